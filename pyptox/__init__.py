@@ -1,0 +1,15 @@
+"""pyptox: a differentiable modelling framework for tiled accelerator kernels."""
+
+from . import hardware as hardware
+from . import lang as lang
+from ._errors import KernelError as KernelError
+from ._errors import PyptoxError as PyptoxError
+from ._errors import VerifierError as VerifierError
+from .lang._kernel import Kernel as Kernel
+from .lang._kernel import kernel as kernel
+from .lang._run import reference as reference
+from .lang._run import run as run
+from .lang._types import Spec as Spec
+from .lang._types import control as control
+from .lang._types import spec as spec
+from . import kernels as kernels  # isort: skip

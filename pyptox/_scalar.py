@@ -1,0 +1,110 @@
+"""Arithmetic that works alike on Python numbers and on traced JAX scalars.
+
+The cost reading of a kernel computes with traced scalars, the full simulation and the regions with plain
+floats. Every formula is written once against these functions: plain numbers stay plain (no device work),
+anything else goes through ``jax.numpy``.
+
+Two habits keep the traced form fast and exact. ``maximum`` is a ``where``, whose derivative compiles to a
+select instead of the balanced-tie rule. ``cdiv`` divides two values that are both runtime values, since XLA
+turns a division by a literal into a multiplication that is off by one ulp at exact multiples.
+"""
+
+import contextlib
+import contextvars
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Scalar = Any  # int, float or a traced float32/int32 scalar (or an array of them)
+
+_RELAXED: contextvars.ContextVar[bool] = contextvars.ContextVar("pyptox_relaxed", default=False)
+
+
+@contextlib.contextmanager
+def relaxed(flag: bool):
+    """Within this context ``ceil`` keeps its exact value and has the derivative of the identity."""
+    token = _RELAXED.set(flag)
+    try:
+        yield
+    finally:
+        _RELAXED.reset(token)
+
+
+def is_number(*values: Scalar) -> bool:
+    """True when every value is a plain Python number."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+def is_zero(value: Scalar) -> bool:
+    """True for the literal zero; a traced value that happens to be zero is not."""
+    return isinstance(value, int | float) and value == 0
+
+
+def where(condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    """``a`` where the condition holds, ``b`` elsewhere."""
+    if isinstance(condition, bool):
+        return a if condition else b
+    if a is b:
+        return a
+    return jnp.where(condition, a, b)
+
+
+def maximum(a: Scalar, b: Scalar) -> Scalar:
+    """The larger value; the derivative is that of the larger operand (the first, on ties)."""
+    if is_number(a, b):
+        return a if a >= b else b
+    if a is b:
+        return a
+    return jnp.where(a >= b, a, b)
+
+
+def minimum(a: Scalar, b: Scalar) -> Scalar:
+    """The smaller value; the derivative is that of the smaller operand (the first, on ties)."""
+    if is_number(a, b):
+        return a if a <= b else b
+    if a is b:
+        return a
+    return jnp.where(a <= b, a, b)
+
+
+def later(a: Scalar, b: Scalar) -> Scalar:
+    """The later of two times. Times are never negative, so a literal zero is dropped at trace time."""
+    if is_zero(a):
+        return b
+    if is_zero(b):
+        return a
+    return maximum(a, b)
+
+
+def clip(value: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """``value`` limited to ``[low, high]``."""
+    return minimum(maximum(value, low), high)
+
+
+def ceil(value: Scalar) -> Scalar:
+    """Round up. Under ``relaxed(True)`` the value is the same and the slope is one."""
+    if is_number(value):
+        return float(math.ceil(value))
+    rounded = jnp.ceil(value)
+    if _RELAXED.get():
+        return value + jax.lax.stop_gradient(rounded - value)
+    return jax.lax.stop_gradient(rounded)
+
+
+def cdiv(a: Scalar, b: Scalar) -> Scalar:
+    """``ceil(a / b)``, exact for integers below 2**24 in float32."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    return ceil(a / b)
+
+
+def floor(value: Scalar) -> Scalar:
+    """Round down, with the derivative rule of :func:`ceil`."""
+    return -ceil(-value)
+
+
+def round_up(value: Scalar, step: Scalar) -> Scalar:
+    """``value`` rounded up to a multiple of ``step``."""
+    return cdiv(value, step) * step

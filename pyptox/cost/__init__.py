@@ -1,0 +1,1 @@
+"""Cost of a kernel: rules, in-core machine, traffic, occupancy."""

@@ -1,0 +1,6 @@
+"""The kernel library, written once in :mod:`pyptox.lang`."""
+
+from ._matmul import matmul as matmul
+from ._matmul import matmul_nt as matmul_nt
+from ._matmul import matmul_split_k as matmul_split_k
+from ._matmul import matmul_staged as matmul_staged

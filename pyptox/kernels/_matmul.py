@@ -1,0 +1,142 @@
+"""Matrix products on the cube."""
+
+from .. import lang as pl
+from .._errors import KernelError
+
+
+def _product(a: pl.Spec, b: pl.Spec, dtype: str | None = None, transposed: bool = False) -> pl.Spec:
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise KernelError(f"`a` and `b` of a matmul are matrices; got {a} and {b}")
+    k, n = b.shape[::-1] if transposed else b.shape
+    if a.shape[1] != k:
+        stored = "(n, k)" if transposed else "(k, n)"
+        raise KernelError(f"`b` must be {stored} with k = {a.shape[1]} as in `a`; got {a} and {b}")
+    if a.dtype != b.dtype:
+        raise KernelError(f"`a` and `b` must have one dtype; got {a.dtype} and {b.dtype}")
+    return pl.spec((a.shape[0], n), dtype or ("int32" if a.dtype == "int8" else a.dtype))
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b)},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"stages": (1, 4), "group": (1, 64)},
+)
+def matmul(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 4) -> None:
+    """``out[m, n] = a[m, k] @ b[k, n]``, accumulated in float32 (int32 for int8).
+
+    Parameters: the L1 tile ``m, n, k``; ``stages`` slots of its K pipeline; blocks are handed out in strips of
+    ``group`` columns (a group as wide as the grid is row-major).
+    """
+    (m, k), (_, n) = a.shape, b.shape
+
+    def block(i, j):
+        def step(kk, acc):
+            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
+            rhs = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
+            return pl.matmul(lhs, rhs, acc)
+
+        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
+        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
+
+    pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
+
+
+def _accumulator(a: pl.Tensor) -> str:
+    return "int32" if a.dtype == "int8" else "fp32"
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, transposed=True)},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"stages": (1, 4), "group": (1, 64)},
+)
+def matmul_nt(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 4
+) -> None:
+    """``out[m, n] = a[m, k] @ b[n, k]ᵀ``: the weight is stored K-contiguous. Parameters as in ``matmul``."""
+    (m, k), (n, _) = a.shape, b.shape
+
+    def block(i, j):
+        def step(kk, acc):
+            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
+            rhs = pl.load(b, (j * tile.n, kk * tile.k), (tile.n, tile.k))
+            return pl.matmul(lhs, rhs, acc, transpose_rhs=True)
+
+        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
+        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
+
+    pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, "int32" if a.dtype == "int8" else "fp32")},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"splits": (1, 64), "stages": (1, 4)},
+)
+def matmul_split_k(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, splits: int = 4, stages: int = 2
+) -> None:
+    """``out[m, n] += a[m, k] @ b[k, n]`` with K cut into ``splits`` slices, each a block of its own.
+
+    The partial sums are added to a zero-seeded float32 output by atomic adds: more blocks for a small M and N, at
+    the price of one more output write a slice.
+    """
+    (m, k), (_, n) = a.shape, b.shape
+    steps = pl.cdiv(pl.cdiv(k, splits), tile.k)
+
+    def block(s, i, j):
+        def step(kk, acc):
+            at = s * (steps * tile.k) + kk * tile.k
+            lhs = pl.load(a, (i * tile.m, at), (tile.m, tile.k))
+            rhs = pl.load(b, (at, j * tile.n), (tile.k, tile.n))
+            return pl.matmul(lhs, rhs, acc)
+
+        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
+        acc = pl.pipeline(steps, step, acc, stages=stages)
+        pl.store(out, (i * tile.m, j * tile.n), acc, atomic="add")
+
+    pl.grid((pl.cdiv(k, steps * tile.k), pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block)
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, transposed=True)},
+    tile={"m": 128, "n": 256, "ka": 512, "kb": 256, "k0": 64},
+    ranges={"stages": (1, 4), "group": (1, 4096)},
+)
+def matmul_staged(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 5
+) -> None:
+    """``out[m, n] = a[m, k] @ b[n, k]ᵀ`` with every tile placed by hand.
+
+    One L1 tile of ``a`` holds ``ka`` of the reduction, one of ``b`` holds ``kb``, and each cube instruction
+    takes ``k0``; every space has ``stages`` slots.
+    """
+    (m, k), (n, _) = a.shape, b.shape
+
+    def block(i, j):
+        def outer(ko, acc):
+            lhs = pl.load(a, (i * tile.m, ko * tile.ka), (tile.m, tile.ka))
+
+            def middle(kb, acc):
+                rhs = pl.load(b, (j * tile.n, ko * tile.ka + kb * tile.kb), (tile.n, tile.kb))
+
+                def inner(k0, acc):
+                    left = pl.move(
+                        lhs, pl.Left, offset=(0, kb * tile.kb + k0 * tile.k0), shape=(tile.m, tile.k0)
+                    )
+                    right = pl.move(
+                        rhs, pl.Right, offset=(0, k0 * tile.k0), shape=(tile.n, tile.k0), transpose=True
+                    )
+                    return pl.matmul(left, right, acc)
+
+                return pl.pipeline(pl.cdiv(rhs.valid[1], tile.k0), inner, acc, stages=stages)
+
+            return pl.pipeline(pl.cdiv(lhs.valid[1], tile.kb), middle, acc, stages=stages)
+
+        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
+        acc = pl.pipeline(pl.cdiv(k, tile.ka), outer, acc, stages=stages)
+        pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
+
+    pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))

@@ -1,0 +1,64 @@
+"""Loops and the grid. They are functional, ``body(index, carry) -> carry``, as in ``jax.lax.fori_loop``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from .._errors import KernelError
+from .._scalar import Scalar
+from ._reading import ROW_MAJOR, Order, current
+from ._types import Axis, DataTerm, Index, Tensor
+
+Carry = TypeVar("Carry")
+
+
+def range(count: Scalar, body: Callable[[Index, Carry], Carry], carry: Carry) -> Carry:
+    """``count`` iterations one after another: each buffer has one slot."""
+    return current().loop(count, body, carry, 1)
+
+
+def pipeline(count: Scalar, body: Callable[[Index, Carry], Carry], carry: Carry, *, stages: Scalar = 2) -> Carry:
+    """``count`` iterations whose tiles have ``stages`` slots, so that loads run ahead of their use."""
+    return current().loop(count, body, carry, stages)
+
+
+def grid(extents: Sequence[Scalar], body: Callable[..., None], *, order: Order = ROW_MAJOR) -> None:
+    """Run ``body(i, j, ...)`` once per block. ``order`` is the order in which blocks are handed to cores."""
+    if not extents:
+        raise KernelError("`extents` of a grid needs at least one axis")
+    current().grid(tuple(extents), body, order)
+
+
+def cdiv(a: Scalar | Index, b: Scalar) -> Scalar:
+    """``ceil(a / b)``: how many tiles of ``b`` cover ``a``."""
+    reading = current()
+    return reading.cdiv(reading.value(a) if isinstance(a, Index) else a, b)
+
+
+def minimum(a: Scalar | Index, b: Scalar | Index) -> Scalar:
+    """The smaller of two sizes, in every reading."""
+    reading = current()
+    return reading.minimum(
+        reading.value(a) if isinstance(a, Index) else a, reading.value(b) if isinstance(b, Index) else b
+    )
+
+
+def _data(tensor: Tensor, index: Index, kind: str) -> Index:
+    axes = [v for v, factor in index.terms if isinstance(v, Axis)]
+    if not tensor.is_control or len(index.terms) != 1 or len(axes) != 1 or axes[0].kind != "grid":
+        raise KernelError(
+            f"`{kind}` reads a control input at a grid index; `{tensor.name}` is "
+            f"{'a control input' if tensor.is_control else 'a tensor: pass px.control(values) for it'}"
+        )
+    return Index(((DataTerm(tensor.name, axes[0], kind), 1),), 0)
+
+
+def element(tensor: Tensor, index: Index) -> Index:
+    """The number in a control input at a grid index, such as the rows of expert ``g``."""
+    return _data(tensor, index, "element")
+
+
+def prefix(tensor: Tensor, index: Index) -> Index:
+    """The sum of the numbers before a grid index in a control input: where expert ``g`` starts."""
+    return _data(tensor, index, "prefix")
+
+

@@ -1,0 +1,251 @@
+"""The run and reference readings: a kernel's values, on JAX arrays.
+
+``run`` keeps the stored dtypes and the order of tiles; ``reference`` is the same kernel in float64 with its casts
+removed. Both are jitted once per kernel, shapes and configuration. Loops lower to ``lax.fori_loop``; outputs are
+carried through them, so that ``store`` can stay a statement.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._dtypes import dtype_of
+from .._errors import KernelError
+from ..hardware import Hardware, Sizes, a2a3
+from ._kernel import Kernel
+from ._reading import AbstractReading, Operation, Order, new_axes
+from ._record import Recorder
+from ._types import Axis, DataTerm, Index, Spec, Tensor, Tile
+
+
+class _Run(AbstractReading):
+    """Values of a kernel. ``arrays`` holds the padded tensors; outputs are replaced as they are written."""
+
+    def __init__(self, arrays: dict[str, jax.Array], specs: Mapping[str, Spec], sizes: Sizes, float64: bool):
+        self.arrays, self.specs, self.sizes, self.float64 = arrays, specs, sizes, float64
+        self.values: dict[Any, Any] = {}
+        self.outputs: tuple[str, ...] = ()
+
+    def dtype(self, name: str):
+        """The array type that stores ``name``: float64 in the reference reading."""
+        return jnp.dtype(jnp.float64) if self.float64 else dtype_of(name).jax
+
+    def value(self, index: Index):
+        values = dict(self.values)
+        for variable, _ in index.terms:
+            if isinstance(variable, DataTerm):
+                table = self.arrays[variable.tensor].astype(jnp.int32)
+                if variable.kind == "prefix":
+                    table = jnp.cumsum(table) - table
+                values[variable] = table[values[variable.axis]]
+        return index.at(values)
+
+    def cdiv(self, a, b):
+        return -(-a // b)
+
+    def minimum(self, a, b):
+        return min(a, b) if isinstance(a, int) and isinstance(b, int) else jnp.minimum(a, b)
+
+    def apply(self, operation: Operation, tiles: Sequence[Tile], attributes: dict[str, Any]) -> Any:
+        made = operation.infer(*tiles, **attributes)
+        payload = operation.run(self, *tiles, **attributes)
+        if made is None:
+            return None
+        valid = tuple(jnp.asarray(size, jnp.int32) for size in made.valid)
+        return Tile(tuple(made.shape), valid, made.dtype, made.space, payload)  # type: ignore[arg-type]
+
+    def _starts(self, offsets) -> list:
+        return [jnp.asarray(self.value(o) if isinstance(o, Index) else o, jnp.int32) for o in offsets]
+
+    def read(self, tensor: Tensor, offsets, shape, valid) -> jax.Array:
+        from ._ops import _valid_part
+
+        part = jax.lax.dynamic_slice(self.arrays[tensor.name], self._starts(offsets), tuple(shape))
+        part = part.reshape((1, shape[0]) if tensor.rank == 1 else tuple(shape[-2:]))
+        rows, columns = _valid_part(tensor, offsets, shape, valid)
+        return jnp.where(_inside(part.shape, rows, columns), part, jnp.zeros((), part.dtype))
+
+    def write(self, tensor: Tensor, offsets, tile: Tile, atomic: str | None) -> None:
+        target, starts = self.arrays[tensor.name], self._starts(offsets)
+        shape = (tile.shape[1],) if tensor.rank == 1 else (1,) * (tensor.rank - 2) + tuple(tile.shape)
+        old = jax.lax.dynamic_slice(target, starts, shape)
+        new = tile.payload.reshape(shape).astype(target.dtype)
+        new = old + new if atomic else new
+        inside = _inside(tile.shape, *tile.valid).reshape(shape)
+        self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, jnp.where(inside, new, old), starts)
+
+    def _fori(self, count, body, carry):
+        """``fori_loop`` over ``body(index, carry)`` with the output tensors carried along."""
+        saved = dict(self.values)
+
+        def step(index, state):
+            tiles, outputs = state
+            self.arrays = {**self.arrays, **outputs}
+            tiles = body(index, tiles)
+            return tiles, {name: self.arrays[name] for name in self.outputs}
+
+        before = dict(self.arrays)
+        state = (carry, {name: self.arrays[name] for name in self.outputs})
+        carry, outputs = jax.lax.fori_loop(jnp.int32(0), jnp.asarray(count, jnp.int32), step, state)
+        self.values = saved
+        self.arrays = {**before, **outputs}
+        return carry
+
+    def loop(self, count, body, carry, stages):
+        axis = Axis("loop", "loop")
+        index = Index(((axis, 1),), 0)
+
+        def step(number, tiles):
+            self.values[axis] = number
+            return body(index, tiles)
+
+        # a carried tile keeps the type that the body gives it: valid parts as int32
+        carry = jax.tree_util.tree_map(
+            lambda leaf: jnp.asarray(leaf, jnp.int32) if isinstance(leaf, int) else leaf, carry
+        )
+        return self._fori(count, step, carry)
+
+    def grid(self, extents, body, order: Order) -> None:
+        extents = [int(extent) for extent in extents]
+        axes = new_axes(len(extents))
+
+        def step(number, nothing):
+            for axis, coordinate in zip(axes, block_coordinates(number, extents, order), strict=True):
+                self.values[axis] = coordinate
+            body(*(Index(((axis, 1),), 0) for axis in axes))
+            return nothing
+
+        self._fori(int(np.prod(extents)), step, ())
+
+
+def block_coordinates(number, extents: Sequence[int], order: Order) -> list:
+    """Grid coordinates of the ``number``-th block in ``order``; ints or int32 arrays."""
+    if order.group is None or len(extents) < 2:
+        coordinates = []
+        for extent in reversed(extents):
+            coordinates.append(number % extent)
+            number = number // extent
+        return coordinates[::-1]
+    *outer, rows, columns = extents
+    group = min(max(int(order.group), 1), columns)
+    plane, number = number // (rows * columns), number % (rows * columns)
+    strip = number // (group * rows)
+    inside = number % (group * rows)
+    where = np.where if isinstance(number, int | np.ndarray) else jnp.where
+    width = where((strip + 1) * group > columns, columns - strip * group, group)
+    result = block_coordinates(plane, outer, Order()) if outer else []
+    return [*result, inside // width, strip * group + inside % width]
+
+
+def _inside(shape, rows, columns):
+    row = jnp.arange(shape[0], dtype=jnp.int32)[:, None] < rows
+    return row & (jnp.arange(shape[1], dtype=jnp.int32)[None, :] < columns)
+
+
+def _padding(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> dict:
+    """How far past its end each tensor may be sliced: the largest tile of each axis."""
+    recorder = Recorder.of_integers(kernel, specs, values, hardware)
+    padding = {name: [0] * len(spec.shape) for name, spec in specs.items()}
+    for access in recorder.accesses():
+        tensor, shape = access.tensor, access.shape
+        padding[tensor.name] = [max(p, int(s)) for p, s in zip(padding[tensor.name], shape, strict=True)]
+    return padding
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, float64: bool):
+    specs, values = dict(specs_items), dict(values_items)
+    hardware = a2a3().replace(**dict(sizes_items))
+    padding = _padding(kernel, specs, values, hardware)
+
+    def run(*inputs):
+        arrays = {}
+        for name, spec in specs.items():
+            dtype = jnp.dtype(jnp.float64) if float64 and spec.values is None else dtype_of(spec.dtype).jax
+            if name in kernel.outputs:
+                array = jnp.zeros(spec.shape, dtype)
+            else:
+                array = jnp.asarray(inputs[kernel.inputs.index(name)]).astype(dtype)
+            extra = padding[name]
+            arrays[name] = array if spec.values else jnp.pad(array, [(0, e) for e in extra])
+        reading = _Run(arrays, specs, hardware.sizes, float64)
+        reading.outputs = tuple(kernel.outputs)
+        kernel.read(reading, tensors_of(kernel, specs), values)
+        return tuple(
+            reading.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs
+        )
+
+    return jax.jit(run)
+
+
+def tensors_of(kernel: Kernel, specs: Mapping[str, Spec]) -> dict[str, Tensor]:
+    """Tensor handles with integer shapes."""
+    return {
+        name: Tensor(name, spec.shape, spec.dtype, name in kernel.outputs, spec.values is not None)
+        for name, spec in specs.items()
+    }
+
+
+def _arrays_and_specs(kernel: Kernel, inputs: Sequence) -> tuple[list, dict[str, Spec]]:
+    if len(inputs) != len(kernel.inputs):
+        raise KernelError(f"`{kernel.name}` takes {len(kernel.inputs)} arrays ({', '.join(kernel.inputs)})")
+    specs, arrays = {}, []
+    for name, value in zip(kernel.inputs, inputs, strict=True):
+        if isinstance(value, Spec):
+            if value.values is None:
+                raise KernelError(f"`{name}` expects an array; a spec has no values")
+            specs[name] = value
+            arrays.append(np.asarray(value.values, np.int32))
+        else:
+            specs[name] = Spec(tuple(value.shape), str(value.dtype))
+            arrays.append(value)
+    return arrays, kernel.specs(**specs)
+
+
+def run(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **parameters: Any):
+    """The outputs of ``kernel`` in their stored dtypes, computed tile by tile.
+
+    Args:
+        kernel: a kernel.
+        inputs: one array per input; a control input as ``px.control(values)``.
+        hardware: the chip whose staging limits apply; :func:`pyptox.hardware.a2a3` by default.
+        parameters: tile sizes and other parameters; defaults where left out.
+
+    Returns:
+        The output array, or a tuple when there are several.
+
+    >>> import jax.numpy as jnp, pyptox as px
+    >>> a, b = jnp.ones((5, 40), jnp.bfloat16), jnp.ones((40, 7), jnp.bfloat16)
+    >>> float(px.run(px.kernels.matmul, a, b, m=16, n=16, k=16)[4, 6])
+    40.0
+    """
+    arrays, specs = _arrays_and_specs(kernel, inputs)
+    outputs = _lookup(kernel, specs, parameters, hardware, False)(*arrays)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def reference(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **parameters: Any):
+    """The outputs of ``kernel`` in float64, its casts removed; NumPy arrays.
+
+    The inputs are converted exactly; the computation runs in its own float64 scope on the CPU.
+    """
+    arrays, specs = _arrays_and_specs(kernel, inputs)
+    arrays = [np.asarray(array) for array in arrays]
+    wide = [array if array.dtype == np.int32 else array.astype(np.float64) for array in arrays]
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        outputs = _lookup(kernel, specs, parameters, hardware, True)(*wide)
+        outputs = tuple(np.asarray(output) for output in outputs)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _lookup(kernel, specs, parameters, hardware, float64):
+    sizes = (hardware or a2a3()).sizes
+    values = kernel.configuration(parameters)
+    limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
+    return _compiled(kernel, tuple(specs.items()), tuple(values.items()), tuple(limits.items()), float64)
+
+

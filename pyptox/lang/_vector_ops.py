@@ -1,0 +1,182 @@
+"""Elementwise operations, row reductions and casts on tiles in Vec."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._dtypes import dtype_of
+from .._errors import KernelError
+from .._scalar import Scalar
+from . import _rules
+from ._reading import Operation, TileType
+from ._rounding import ROUNDINGS, cast_array
+from ._types import Acc, Space, Tile, Vec
+
+
+def _require_vec(name: str, *tiles: Tile) -> None:
+    for tile in tiles:
+        if tile.space is not Vec:
+            raise KernelError(f"`{name}` works in Vec; the tile is in {tile.space.value}. Use pl.move first")
+
+
+def _is_one(size: Scalar) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
+    _require_vec(name, a, b)
+    if a.dtype != b.dtype:
+        raise KernelError(f"`{name}` needs operands of one dtype; got {a.dtype} and {b.dtype}. Use pl.cast first")
+    shape, valid = [], []
+    for axis in (0, 1):
+        source = b if _is_one(a.shape[axis]) else a
+        shape.append(source.shape[axis])
+        valid.append(source.valid[axis])
+    return TileType((shape[0], shape[1]), (valid[0], valid[1]), a.dtype, Vec)
+
+
+def _binary(name: str, function: Callable, weight: float = 1.0) -> Operation:
+    return Operation(
+        name,
+        infer=lambda a, b: _broadcast(name, a, b),
+        run=lambda context, a, b: function(*jnp.broadcast_arrays(a.payload, b.payload)),
+        cost=_rules.vector(weight),
+    )
+
+
+def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Operation:
+    def infer(tile: Tile, *, value: float) -> TileType:
+        _require_vec(name, tile)
+        return TileType(tile.shape, tile.valid, tile.dtype, Vec)
+
+    def run(context: Any, tile: Tile, *, value: float):
+        return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
+
+    return Operation(f"{name}_scalar", infer=infer, run=run, cost=_rules.vector(weight))
+
+
+def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Operation:
+    """An elementwise operation of one tile in Vec, from a ``jax.numpy`` function of the array.
+
+    ``weight`` is its number of passes over the tile in units of one vector instruction.
+    """
+
+    def infer(tile: Tile) -> TileType:
+        _require_vec(name, tile)
+        return TileType(tile.shape, tile.valid, tile.dtype, Vec)
+
+    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=_rules.vector(weight))
+
+
+_BINARY = {
+    "add": _binary("add", jnp.add),
+    "subtract": _binary("subtract", jnp.subtract),
+    "multiply": _binary("multiply", jnp.multiply),
+    "divide": _binary("divide", jnp.divide, 2.0),
+    "maximum": _binary("maximum", jnp.maximum),
+    "minimum": _binary("minimum", jnp.minimum),
+}
+_SCALAR = {
+    "add": _scalar_operand("add", jnp.add),
+    "subtract": _scalar_operand("subtract", jnp.subtract),
+    "multiply": _scalar_operand("multiply", jnp.multiply),
+    "divide": _scalar_operand("divide", jnp.divide, 2.0),
+    "maximum": _scalar_operand("maximum", jnp.maximum),
+    "minimum": _scalar_operand("minimum", jnp.minimum),
+}
+
+
+def _dispatch(name: str, a: Tile, b: Tile | float) -> Tile:
+    return _BINARY[name](a, b) if isinstance(b, Tile) else _SCALAR[name](a, value=b)
+
+
+def add(a: Tile, b: Tile | float) -> Tile:
+    """``a + b``; an operand with one row or one column is broadcast."""
+    return _dispatch("add", a, b)
+
+
+def subtract(a: Tile, b: Tile | float) -> Tile:
+    """``a - b``."""
+    return _dispatch("subtract", a, b)
+
+
+def multiply(a: Tile, b: Tile | float) -> Tile:
+    """``a * b``."""
+    return _dispatch("multiply", a, b)
+
+
+def divide(a: Tile, b: Tile | float) -> Tile:
+    """``a / b``."""
+    return _dispatch("divide", a, b)
+
+
+def maximum_of(a: Tile, b: Tile | float) -> Tile:
+    """The larger of two tiles, element by element."""
+    return _dispatch("maximum", a, b)
+
+
+def minimum_of(a: Tile, b: Tile | float) -> Tile:
+    """The smaller of two tiles, element by element."""
+    return _dispatch("minimum", a, b)
+
+
+exp = unary_operation("exp", jnp.exp, 2.0)
+log = unary_operation("log", jnp.log, 2.0)
+sqrt = unary_operation("sqrt", jnp.sqrt, 2.0)
+rsqrt = unary_operation("rsqrt", jax.lax.rsqrt, 2.0)
+reciprocal = unary_operation("reciprocal", lambda x: 1 / x)
+negative = unary_operation("negative", jnp.negative)
+absolute = unary_operation("absolute", jnp.abs)
+
+
+def _reduction(name: str, function: Callable, neutral: float) -> Operation:
+    def infer(tile: Tile) -> TileType:
+        _require_vec(name, tile)
+        return TileType((tile.shape[0], 1), (tile.valid[0], 1), tile.dtype, Vec)
+
+    def run(context: Any, tile: Tile):
+        inside = jnp.arange(tile.payload.shape[1], dtype=jnp.int32) < tile.valid[1]
+        masked = jnp.where(inside[None, :], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
+        return function(masked, axis=1, keepdims=True)
+
+    return Operation(name, infer=infer, run=run, cost=_rules.vector(2.0))
+
+
+row_sum = _reduction("row_sum", lambda x, axis, keepdims: jnp.sum(x, axis, dtype=x.dtype, keepdims=keepdims), 0.0)
+row_max = _reduction("row_max", jnp.max, -jnp.inf)
+
+
+def _cast_infer(tile: Tile, *, dtype: str, rounding: str) -> TileType:
+    if tile.space not in (Acc, Vec):
+        raise KernelError(f"`cast` works in Vec, or on an accumulator on its way out; the tile is in {tile.space.value}")
+    if rounding not in ROUNDINGS:
+        raise KernelError(f"`rounding` must be one of {', '.join(ROUNDINGS)}; got {rounding!r}")
+    return TileType(tile.shape, tile.valid, dtype_of(dtype).name, tile.space)
+
+
+def _cast_run(context: Any, tile: Tile, *, dtype: str, rounding: str):
+    if context.float64:
+        return tile.payload
+    return cast_array(tile.payload, dtype_of(dtype).jax, rounding)
+
+
+_cast_vec = Operation("cast", infer=_cast_infer, run=_cast_run, cost=_rules.vector())
+_cast_acc = Operation("cast_on_drain", infer=_cast_infer, run=_cast_run, cost=_rules.free, alias=0)
+
+
+def cast(tile: Tile, dtype: str, *, rounding: str = "rint") -> Tile:
+    """Convert the elements of a tile.
+
+    On an accumulator it is free: FIXPIPE converts while it drains. The reference reading leaves casts out.
+
+    Args:
+        tile: a tile in Vec or Acc.
+        dtype: ``bf16``, ``fp16``, ``fp32``, ``int8`` or ``int32``; integers saturate.
+        rounding: ``rint`` (ties to even), ``round`` (ties away, the toolchain's default), ``floor``, ``ceil``,
+            ``trunc`` or ``odd`` (von Neumann: a discarded bit sets the last one).
+    """
+    if dtype_of(dtype).name == tile.dtype:
+        return tile
+    return (_cast_acc if tile.space is Space.ACC else _cast_vec)(tile, dtype=dtype, rounding=rounding)
