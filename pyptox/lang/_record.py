@@ -42,8 +42,12 @@ class Instruction:
 
 @dataclass(eq=False)
 class Loop:
-    """A recorded loop: ``first`` and ``last`` are the same body at its first and last iteration."""
+    """A recorded loop: ``first`` and ``last`` are the same body at its first and last iteration.
 
+    ``key`` is its place in the text, shared by every reading of it.
+    """
+
+    key: int
     axis: Axis
     count: Scalar
     stages: Scalar
@@ -145,7 +149,8 @@ class Recorder(AbstractReading):
         if isinstance(count, int | float) and count == 1:
             self.values[axis] = 0
             return body(index, carry)
-        node = Loop(axis, count, stages)
+        node = Loop(self._next_key, axis, count, stages)
+        self._next_key += 1
         marks = self._next_buffer, self._next_key
         node.first, carry = self._body(node, 0, lambda: body(index, carry))
         self._next_buffer, self._next_key = marks
@@ -161,7 +166,7 @@ class Recorder(AbstractReading):
         indices = [Index(((axis, 1),), 0) for axis in self.axes]
         blocks = self.blocks
         waves = 1 if self.data else cdiv(blocks, self.cores)
-        self.walk = node = Loop(Axis("walk", "loop"), waves, 1)
+        self.walk = node = Loop(-1, Axis("walk", "loop"), waves, 1)
         for axis in self.axes:
             self.values[axis] = 0
         node.first, _ = self._body(node, 0, lambda: body(*indices))

@@ -1,0 +1,33 @@
+"""Autotuning: typed spaces, search methods that work on whole batches, and an ask-and-tell engine."""
+
+from ._budget import Budget as Budget
+from ._choice import Boolean as Boolean
+from ._choice import Choice as Choice
+from ._config import Config as Config
+from ._constraint import Census as Census
+from ._constraint import Constraint as Constraint
+from ._constraint import EmptySpaceError as EmptySpaceError
+from ._parameter import AbstractParameter as AbstractParameter
+from ._search._base import AbstractSearch as AbstractSearch
+from ._search._base import Found as Found
+from ._search._base import minimise as minimise
+from ._search._run import Batch as Batch
+from ._search._run import Best as Best
+from ._search._run import Run as Run
+from ._search.exhaustive import Exhaustive as Exhaustive
+from ._search.funnel import Funnel as Funnel
+from ._search.gradient import Gradient as Gradient
+from ._search.local import Local as Local
+from ._search.random import Random as Random
+from ._size import Integer as Integer
+from ._size import Multiple as Multiple
+from ._size import PowerOfTwo as PowerOfTwo
+from ._space import Space as Space
+from ._store import Store as Store
+from ._store import write_json as write_json
+from ._trial import Status as Status
+from ._trial import Trial as Trial
+from ._tuner import Drive as Drive
+from ._tuner import Progress as Progress
+from ._tuner import Tuner as Tuner
+from ._tuner import drive as drive

@@ -1,0 +1,1 @@
+"""Search methods: one member a file, all behind `AbstractSearch`."""

@@ -1,0 +1,90 @@
+"""Finished trials on disk: one line of JSON each, so that a killed run keeps what it finished."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any, final
+
+from ._trial import Trial
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """An append-only JSONL file of trials.
+
+    `key` names what was tuned (kernel, shapes, dtypes, hardware); a store reads and writes only the trials
+    of its key, so one file can serve many. One process writes at a time.
+
+    >>> import tempfile
+    >>> from autotune import Config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(pathlib.Path(folder) / "trials.jsonl", key="matmul 4096")
+    ...     store.append(Trial(Config(tile_m=64), value=12.5))
+    ...     [trial.value for trial in store.load()]
+    [12.5]
+    """
+
+    path: pathlib.Path
+    key: str = ""
+
+    def append(self, trial: Trial) -> None:
+        """Write one finished trial and flush it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            _mend(file)
+            line = json.dumps({"key": self.key, **trial.to_dict()}, separators=(",", ":"), allow_nan=False)
+            file.write(line.encode() + b"\n")
+
+    def load(self) -> tuple[Trial, ...]:
+        """The trials of this key in the order they finished; a last line cut short by a kill is left out."""
+        if not self.path.exists():
+            return ()
+        return tuple(Trial.from_dict(record) for key, record in self._records() if key == self.key)
+
+    def _records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        lines = self.path.read_bytes().split(b"\n")
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                record = json.loads(line)
+                yield record.pop("key"), record
+            except (ValueError, KeyError, AttributeError) as error:
+                raise ValueError(
+                    f"`path` {self.path} must hold one trial a line, line {number} is not one ({error}); "
+                    "delete that line or name another file"
+                ) from error
+
+
+def _mend(file: Any) -> None:
+    """Cut off a last line that a kill left without its end."""
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return
+    file.seek(end - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write `content` as JSON so that a reader finds the old file or the new one, never a part.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(pathlib.Path(folder) / "best.json", {"tile_m": 64})
+    ...     (pathlib.Path(folder) / "best.json").read_text().split()
+    ['{', '"tile_m":', '64', '}']
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,299 @@
+"""The cost reading: from a kernel, shapes, a configuration and a chip to a prediction.
+
+One function, :func:`predict`, serves every use: on plain numbers it is the reading that ``explain`` and the full
+simulation start from, on traced scalars it is what :mod:`pyptox.cost._batch` jits and vmaps over candidates.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._errors import KernelError
+from .._scalar import Scalar, cdiv, is_number, maximum, minimum
+from ..hardware import Hardware, a2a3
+from ..lang._kernel import Kernel
+from ..lang._record import Instruction, Loop, Recorder, data_at, tensors_with_shapes
+from ..lang._rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
+from ..lang._types import Spec
+from ._machine import busy, closed_form
+from ._occupancy import HARD, narrowest_row, occupancy, uses
+from ._traffic import Transfer, transfers
+
+Rule = Callable[[RuleContext, Instruction], list]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is fixed when a cost reading is traced.
+
+    Attributes:
+        warm: iterations simulated in each loop before its period is taken (2 fast, 4 accurate).
+        sync: ``"manual"`` for hand-placed flags, ``"auto"`` for automatic barriers: each instruction that depends
+            on another pipe then pays one barrier.
+        relaxed: exact values with a straight-through slope for roundings (:func:`pyptox._scalar.relaxed`).
+        rules: ``(operation name, rule)`` pairs that replace built-in cost rules.
+        cores: cores to use; None for all of the chip.
+        choices: values of the parameters that are fixed at trace time, as ``(name, value)`` pairs.
+    """
+
+    warm: int = 2
+    sync: str = "manual"
+    relaxed: bool = False
+    rules: tuple[tuple[str, Rule], ...] = ()
+    cores: int | None = None
+    choices: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.sync not in ("manual", "auto"):
+            raise ValueError(f"`sync` must be 'manual' or 'auto'; got {self.sync!r}")
+        if self.warm < 2:
+            raise ValueError(f"`warm` must be at least 2, to see a period; got {self.warm}")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A prediction. Leaves are scalars, or arrays over candidates.
+
+    Attributes:
+        time_us: launch and execution, µs.
+        cycles: execution on the busiest core, cycles.
+        blocks, waves: blocks of the grid, and how many one core executes at most.
+        busy: cycles by pipe on that core.
+        moved: bytes moved from and to GM by the whole kernel, whole lines: ``read``, ``write``; ``hbm`` of the read.
+        useful: the bytes asked for: ``read``, ``write``.
+        occupancy: bytes by on-chip space.
+        row: smallest innermost row of an on-chip tile, bytes.
+        legal: no hard space overflows and no row is below the minimum.
+        bound_us: what no configuration can beat: launch plus the larger of compute and compulsory HBM reads.
+    """
+
+    time_us: Any
+    cycles: Any
+    blocks: Any
+    waves: Any
+    busy: dict[str, Any]
+    moved: dict[str, Any]
+    useful: dict[str, Any]
+    occupancy: dict[str, Any]
+    row: Any
+    legal: Any
+    bound_us: Any
+
+    @property
+    def l2_hit(self) -> Any:
+        """Share of the read bytes that L2 supplies."""
+        return 1.0 - self.moved["hbm"] / self.moved["read"]
+
+
+jax.tree_util.register_dataclass(Cost, data_fields=[f.name for f in fields(Cost)], meta_fields=[])
+
+
+@dataclass
+class Nest:
+    """A recorded kernel with its costs filled in, for everything that looks inside a prediction."""
+
+    recorder: Recorder
+    kind: str
+    active: Scalar
+    traffic: dict[int, Transfer]
+
+    @property
+    def walk(self) -> Loop:
+        assert self.recorder.walk is not None
+        return self.recorder.walk
+
+
+def instructions(nodes: list):
+    """Every instruction of a nest, in text order, first and last reading of each loop."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield from instructions(node.first)
+            yield from instructions(node.last)
+        else:
+            yield node
+
+
+@functools.lru_cache(maxsize=512)
+def resource_kind(kernel: Kernel, dtypes: tuple[tuple[str, str, bool], ...], choices: tuple) -> str:
+    """``AIC``, ``AIV`` or ``MIX``: which cores a kernel's pipes belong to. Found by reading it on small shapes."""
+    chip = a2a3()
+    specs = {}
+    ranks = {name: rank for name, _, _, rank in dtypes}  # type: ignore[misc]
+    for name, dtype, control, _ in dtypes:  # type: ignore[misc]
+        specs[name] = Spec((64,) * ranks[name], dtype, (1,) * 64 if control else None)
+    values = kernel.configuration(dict(choices))
+    recorder = Recorder.of_integers(kernel, specs, values, chip)
+    context = RuleContext(chip.times, chip.sizes, chip.clock_mhz, 1, 1, 0.0)
+    assert recorder.walk is not None
+    pipes = {p for node in instructions([recorder.walk]) for p, _ in node.operation.cost(context, node)}
+    cube, vector = bool(pipes & CUBE_PIPES), bool(pipes & VECTOR_PIPES)
+    return "MIX" if cube and vector else "AIV" if vector else "AIC"
+
+
+def kind_of(kernel: Kernel, specs: Mapping[str, Spec], options: Options) -> str:
+    """The core kind of a kernel on tensors of these types."""
+    described = tuple((n, s.dtype, s.values is not None, len(s.shape)) for n, s in specs.items())
+    return resource_kind(kernel, described, options.choices)  # type: ignore[arg-type]
+
+
+def record(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    shapes: Mapping[str, tuple],
+    values: Mapping[str, Any],
+    hardware: Hardware,
+    options: Options,
+    data: Mapping[tuple[str, str], Scalar] | None = None,
+) -> Nest:
+    """Read the kernel and fill in traffic and costs.
+
+    ``specs`` gives element types and ranks; sizes come from ``shapes``, which may be traced.
+    """
+    kind = kind_of(kernel, specs, options)
+    cores = hardware.cores(kind) if options.cores is None else options.cores
+    recorder = Recorder(hardware.sizes, cores, data)
+    kernel.read(recorder, tensors_with_shapes(kernel, specs, shapes), values)
+    if recorder.walk is None:
+        raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
+    active = minimum(recorder.blocks, cores)
+    traffic = transfers(recorder, hardware.sizes, active)
+    rules = dict(options.rules)
+    split = 2 if kind == "MIX" else 1
+    contexts: dict[int, RuleContext] = {}
+    producers: dict[int, str] = {}
+    for node in instructions([recorder.walk]):
+        miss = traffic[node.key].miss if node.key in traffic else 0.0
+        context = contexts.setdefault(
+            node.key, RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, active, split, miss)
+        )
+        node.costs = list(rules.get(node.operation.name, node.operation.cost)(context, node))
+        if options.sync == "auto" and node.costs:
+            first = node.costs[0][0]
+            crosses = any(producers.get(b.number, first) != first for b in node.reads) or not node.reads
+            if crosses:
+                node.costs[0] = (first, node.costs[0][1] + hardware.times.barrier)
+        if node.writes is not None and node.costs:
+            producers[node.writes.number] = node.costs[-1][0]
+    return Nest(recorder, kind, active, traffic)
+
+
+def predict(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    shapes: Mapping[str, tuple],
+    values: Mapping[str, Any],
+    hardware: Hardware,
+    options: Options,
+    control: Mapping[str, Any] | None = None,
+) -> Cost:
+    """The cost of one candidate. Arguments as in :func:`record`; ``control`` holds the control inputs' arrays."""
+    if control:
+        return _predict_groups(kernel, specs, shapes, values, hardware, options, control)
+    nest = record(kernel, specs, shapes, values, hardware, options)
+    cycles = closed_form(nest.walk, options.warm)
+    return _summary(nest, hardware, cycles, nest.walk.count)
+
+
+def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> Cost:
+    recorder, sizes, t = nest.recorder, hardware.sizes, hardware.times
+    cycles = cycles + waves * t.block
+    moved = {"read": 0.0, "write": 0.0, "hbm": 0.0}
+    useful = {"read": 0.0, "write": 0.0}
+    for transfer in nest.traffic.values():
+        way = "read" if transfer.access.mode == "read" else "write"
+        moved[way] = moved[way] + transfer.moved
+        useful[way] = useful[way] + transfer.useful
+        if way == "read":
+            moved["hbm"] = moved["hbm"] + transfer.moved * transfer.miss
+    used = occupancy(uses(recorder, sizes))
+    row = narrowest_row(recorder)
+    legal: Any = row >= sizes.min_row
+    for space in HARD:
+        legal = legal & (used[space] <= getattr(sizes, space.size_name))
+    return Cost(
+        time_us=t.launch_us + cycles / hardware.clock_mhz,
+        cycles=cycles,
+        blocks=recorder.blocks,
+        waves=waves,
+        busy=busy([nest.walk]),
+        moved=moved,
+        useful=useful,
+        occupancy={space.value: used[space] for space in used},
+        row=row,
+        legal=legal,
+        bound_us=_bound(nest, hardware),
+    )
+
+
+def _bound(nest: Nest, hardware: Hardware) -> Scalar:
+    """Launch plus the larger of the cube's work spread over all cores and one HBM read of every input."""
+    recorder, t = nest.recorder, hardware.times
+    cores = hardware.cores(nest.kind)
+    work = busy([nest.walk]).get("CUBE", 0.0)
+    del work
+    inputs: dict[str, Scalar] = {}
+    for transfer in nest.traffic.values():
+        tensor = transfer.access.tensor
+        if transfer.access.mode == "read":
+            size: Scalar = 1.0
+            for extent in tensor.shape:
+                size = size * extent
+            from .._dtypes import dtype_of
+
+            inputs[tensor.name] = size * dtype_of(tensor.dtype).bytes
+    reads: Scalar = 0.0
+    for size in inputs.values():
+        reads = reads + size
+    del recorder, cores
+    return t.launch_us + reads * t.hbm_us
+
+
+def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -> Cost:
+    """A grid axis whose blocks differ with the data: cost one block for each entry, then share them out."""
+    lengths = {len(array) for array in control.values()}
+    if len(lengths) != 1:
+        raise KernelError(f"control inputs of `{kernel.name}` must have one length; got {sorted(lengths)}")
+
+    def one(element: Mapping[str, Any], before: Mapping[str, Any]):
+        data = {(name, "element"): element[name] for name in element}
+        data |= {(name, "prefix"): before[name] for name in before}
+        nest = record(kernel, specs, shapes, values, hardware, options, data)
+        cycles = closed_form(nest.walk, options.warm)
+        cost = _summary(nest, hardware, cycles, 1)
+        return cost, nest.recorder.blocks / nest.recorder.extents[0], nest.active
+
+    arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
+    before = {name: jnp.cumsum(array) - array for name, array in arrays.items()}
+    costs, blocks_each, active = jax.vmap(one)(arrays, before)
+    groups = lengths.pop()
+    blocks = jnp.sum(blocks_each)
+    total = jnp.sum(costs.cycles * blocks_each)
+    cores = active[0]
+    mean = total / blocks
+    waves = cdiv(blocks, cores)
+    cycles = maximum(jnp.max(costs.cycles), mean * waves)
+    t = hardware.times
+
+    def average(tree: dict) -> dict:
+        return {name: jnp.sum(array) / groups for name, array in tree.items()}
+
+    return Cost(
+        time_us=t.launch_us + cycles / hardware.clock_mhz,
+        cycles=cycles,
+        blocks=blocks,
+        waves=waves,
+        busy={p: jnp.sum(b * blocks_each) / blocks * waves for p, b in costs.busy.items()},
+        moved=average(costs.moved),
+        useful=average(costs.useful),
+        occupancy={name: jnp.max(array) for name, array in costs.occupancy.items()},
+        row=jnp.min(costs.row),
+        legal=jnp.all(costs.legal),
+        bound_us=jnp.max(costs.bound_us),
+    )
+
+
+_ = (is_number, data_at)

@@ -1,0 +1,343 @@
+"""The in-core machine: when each instruction of a recorded nest starts and ends.
+
+An instruction starts when its pipe is free, its operands are ready, and the buffer slot that it overwrites has
+been read; a buffer made inside a loop of ``stages`` s has s slots. That recurrence is linear over (max, +), so a
+loop settles into a period after a few iterations. :func:`closed_form` simulates ``warm`` iterations of every loop,
+advances the state by the period, and simulates the last iteration for real; its cost does not depend on trip
+counts, and it works on plain numbers, arrays and traced scalars alike. :func:`simulate` unrolls the same machine
+in full, on plain numbers, and yields every instruction: the trace, and the judge of the closed form.
+
+The rates of the extrapolation (each pipe at ``min(max(own slope, own busy), max(completion slope, largest
+busy))``) are those of a trial whose closed form agreed with the full simulation within 7e-6 at ``warm=4``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._scalar import Scalar, is_number, later, maximum, minimum, where
+from ..lang._record import Instruction, Loop
+from ..lang._types import Buffer
+
+Key = tuple[str, Any]  # ("pipe", name), ("ready", buffer number) or ("released", buffer number)
+
+
+@dataclass
+class _Frame:
+    """One running instance of a loop: what its buffers waited for, and when they were released."""
+
+    stages: Scalar
+    base: dict[int, tuple[Scalar, Scalar]]  # released before this instance, and slope of the last one
+    released: dict[int, list[Scalar]] = field(default_factory=dict)  # after each warm iteration
+    waits: dict[int, list[Scalar]] = field(default_factory=dict)
+    iteration: int = 0
+    count: Scalar | None = None  # set for the last iteration
+    slopes: dict[int, Scalar] = field(default_factory=dict)
+    warm: int = 0
+
+
+class _State:
+    """Times of pipes and buffers. ``owner`` names the pipe that a buffer's time moves with."""
+
+    def __init__(self) -> None:
+        self.times: dict[Key, Scalar] = {}
+        self.owner: dict[Key, str] = {}
+        self.slopes: dict[int, Scalar] = {}
+
+    def copy(self) -> "_State":
+        other = _State()
+        other.times, other.owner, other.slopes = dict(self.times), dict(self.owner), dict(self.slopes)
+        return other
+
+    def get(self, kind: str, what: Any) -> Scalar:
+        return self.times.get((kind, what), 0.0)
+
+    def put(self, kind: str, what: Any, time: Scalar, pipe: str) -> None:
+        self.times[kind, what] = time
+        self.owner[kind, what] = pipe
+
+    def release(self, buffer: Buffer, time: Scalar, pipe: str) -> None:
+        key = ("released", buffer.number)
+        if self.owner.get(key) != pipe:
+            time = later(self.times.get(key, 0.0), time)
+        self.put(*key, time, pipe)
+
+
+def _slot_wait(buffer: Buffer, state: _State, frames: dict[int, _Frame]) -> Scalar:
+    """When the slot that a new tile takes has been read."""
+    frame = frames.get(buffer.loop.key if buffer.loop is not None else None)
+    if frame is None:
+        return 0.0
+    number, stages = buffer.number, frame.stages
+    base = frame.base.get(number)
+
+    def before(iteration: int) -> Scalar:
+        """Release of the slot by the previous instance of the loop, seen from a warm iteration."""
+        if base is None:
+            return 0.0
+        ahead = stages - (1 + iteration)
+        return base[0] - base[1] * (ahead if not is_number(ahead) else max(ahead, 0))
+
+    if frame.count is None:
+        history = frame.released.get(number, [])
+        wait = before(frame.iteration)
+        for q in range(len(history), 0, -1):
+            if is_number(stages):
+                if stages == q:
+                    wait = history[-q]
+            else:
+                wait = where(stages == q, history[-q], wait)
+        frame.waits.setdefault(number, []).append(wait)
+        return wait
+    wait = state.get("released", number) - (stages - 1) * frame.slopes.get(number, 0.0)
+    for iteration, seen in enumerate(frame.waits.get(number, [])):
+        wait = where(frame.count == iteration + 1, seen, wait)
+    return wait
+
+
+def _execute(node: Instruction, state: _State, frames: dict[int, _Frame]) -> None:
+    out = node.writes
+    wait = _slot_wait(out, state, frames) if node.fresh and out is not None else 0.0
+    if not node.costs:
+        if out is not None and node.fresh:
+            state.put("ready", out.number, wait, "")
+        return
+    inputs = node.reads
+    end: Scalar = 0.0
+    for position, (pipe, cycles) in enumerate(node.costs):
+        start = state.get("pipe", pipe)
+        if position == 0:
+            for buffer in inputs:
+                if state.owner.get(("ready", buffer.number)) != pipe:
+                    start = later(start, state.get("ready", buffer.number))
+            start = later(start, wait)
+        else:
+            start = later(start, end)
+        end = start + cycles
+        state.put("pipe", pipe, end, pipe)
+        if position == 0:
+            for buffer in inputs:
+                state.release(buffer, end, pipe)
+    pipe = node.costs[-1][0]
+    if out is not None:
+        state.put("ready", out.number, end, pipe)
+        if node.fresh:
+            state.times.pop(("released", out.number), None)
+            state.put("released", out.number, end, pipe)
+
+
+def busy(nodes: list) -> dict[str, Scalar]:
+    """Cycles that each pipe works in one pass over ``nodes``, loops included."""
+    total: dict[str, Scalar] = {}
+    for node in nodes:
+        if isinstance(node, Loop):
+            first, last = busy(node.first), busy(node.last)
+            for pipe in first:
+                amount = (node.count - 1) * first[pipe] + last[pipe]
+                total[pipe] = total.get(pipe, 0.0) + amount
+        else:
+            for pipe, cycles in node.costs:
+                total[pipe] = total.get(pipe, 0.0) + cycles
+    return total
+
+
+def _all_buffers(nodes: list, loop: Loop) -> set[int]:
+    """Buffers that are made directly inside ``loop``."""
+    return {n.writes.number for n in nodes if isinstance(n, Instruction) and n.fresh and n.writes is not None}
+
+
+def _largest(values: list[Scalar]) -> Scalar:
+    result = values[0]
+    for value in values[1:]:
+        result = maximum(result, value)
+    return result
+
+
+def _run(nodes: list, state: _State, frames: dict[int, _Frame], warm: Callable[[Loop], int]) -> None:
+    for node in nodes:
+        if isinstance(node, Loop):
+            _run_loop(node, state, frames, warm)
+        else:
+            _execute(node, state, frames)
+
+
+def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callable[[Loop], int]) -> None:
+    count, steps = loop.count, warm(loop)
+    made = _all_buffers(loop.first, loop)
+    base = {
+        number: (state.times["released", number], state.slopes.get(number, 0.0))
+        for number in made
+        if ("released", number) in state.times
+    }
+    frame = _Frame(loop.stages, base, warm=steps)
+    inner = {**frames, loop.key: frame}
+    snapshots = [state.copy()]
+    if is_number(count):
+        steps = max(0, min(steps, int(count) - 1))
+    for iteration in range(steps):
+        frame.iteration = iteration
+        _run(loop.first, state, inner, warm)
+        for number in made:
+            frame.released.setdefault(number, []).append(state.get("released", number))
+        snapshots.append(state.copy())
+    if is_number(count) and count - 1 <= steps:
+        frame.iteration = steps  # the last iteration follows directly: its waits are those of a warm one
+    else:
+        _advance(loop, state, snapshots, frame, made)
+        frame.count = count
+    _run(loop.last, state, inner, warm)
+    for number in made:
+        if number in frame.slopes:
+            state.slopes[number] = frame.slopes[number]
+    if not is_number(count) and _may_be_empty(loop):
+        _select_before(count < 1, snapshots[0], state)
+
+
+def _may_be_empty(loop: Loop) -> bool:
+    return getattr(loop, "data", False)
+
+
+def _advance(loop: Loop, state: _State, snapshots: list[_State], frame: _Frame, made: set[int]) -> None:
+    """Move the state from after the warm iterations to before the last one."""
+    steps = len(snapshots) - 1
+    work = busy(loop.first)
+    pipes = [pipe for pipe in work if ("pipe", pipe) in state.times]
+    after, before = snapshots[-1], snapshots[-2]
+    own = {pipe: after.get("pipe", pipe) - before.get("pipe", pipe) for pipe in pipes}
+    completion = _largest([after.get("pipe", p) for p in pipes]) - _largest([before.get("pipe", p) for p in pipes])
+    limit = maximum(completion, _largest([work[p] for p in pipes]))
+    rate = {pipe: minimum(maximum(own[pipe], work[pipe]), limit) for pipe in pipes}
+    skip = loop.count - (1 + steps)
+    for key, time in list(state.times.items()):
+        pipe = state.owner.get(key, "")
+        moved = time
+        if pipe in rate and snapshots[0].times.get(key) is not time:
+            moved = time + skip * rate[pipe]
+        if not is_number(loop.count):
+            for n in range(steps, 0, -1):
+                earlier = snapshots[n - 1].times.get(key, 0.0)
+                if earlier is not moved:
+                    moved = where(loop.count == n, earlier, moved)
+        state.times[key] = moved
+    for number in made:
+        slope = rate.get(state.owner.get(("released", number), ""), 0.0)
+        frame.slopes[number] = slope
+
+
+def _select_before(condition: Scalar, before: _State, state: _State) -> None:
+    for key, time in state.times.items():
+        state.times[key] = where(condition, before.times.get(key, 0.0), time)
+
+
+def closed_form(walk: Loop, warm: int = 4, walk_warm: int | None = None) -> Scalar:
+    """Cycles from the start of the walk over blocks to the end of its last store.
+
+    Args:
+        walk: the outermost loop of a recorded kernel, its instructions' costs filled in.
+        warm: iterations of each loop that are simulated before the period is taken; 2 is fast, 4 is accurate.
+        walk_warm: the same for the walk over blocks; ``warm`` by default.
+    """
+    state = _State()
+    outer = warm if walk_warm is None else walk_warm
+    _run_loop(walk, state, {}, lambda loop: outer if loop.key == walk.key else warm)
+    return _largest([time for (kind, _), time in state.times.items() if kind == "pipe"])
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One instruction of the full simulation: pipe, start and end in cycles, what it waited for."""
+
+    instruction: Instruction
+    pipe: str
+    start: float
+    end: float
+    cause: str  # "pipe", "operand" or "slot": what held the start back
+    iteration: tuple[int, ...]
+
+
+def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
+    """Every instruction of the unrolled nest, in program order; plain numbers only.
+
+    Args:
+        walk: the outermost loop, with plain numbers.
+        limit: stop after so many instructions.
+    """
+    pipes: dict[str, float] = {}
+    ready: dict[int, float] = {}
+    writer: dict[int, str] = {}
+    released: dict[int, float] = {}
+    rings: dict[int, list[float]] = {}
+    stages_of: dict[int, int] = {}
+    remaining = [limit if limit is not None else -1]
+
+    def retire(number: int) -> None:
+        if number in released:
+            ring = rings.setdefault(number, [])
+            ring.append(released.pop(number))
+            if len(ring) > 8:
+                del ring[0]
+
+    def slot(buffer: Buffer) -> float:
+        retire(buffer.number)
+        stages = stages_of.get(buffer.loop.key, 1) if buffer.loop is not None else 1
+        ring = rings.get(buffer.number, ())
+        return ring[-stages] if len(ring) >= stages else 0.0
+
+    def run(nodes: list, path: tuple[int, ...]) -> Iterator[Event]:
+        for node in nodes:
+            if isinstance(node, Loop):
+                count = int(node.count)
+                stages_of[node.key] = int(node.stages)
+                for iteration in range(count):
+                    yield from run(node.last if iteration == count - 1 else node.first, (*path, iteration))
+                continue
+            out = node.out.payload if node.out is not None else None
+            wait = slot(out) if node.fresh and out is not None else 0.0
+            if not node.costs:
+                if out is not None and node.fresh:
+                    ready[out.number], writer[out.number] = wait, ""
+                    released[out.number] = wait
+                continue
+            end = 0.0
+            for position, (pipe, cycles) in enumerate(node.costs):
+                start, cause = pipes.get(pipe, 0.0), "pipe"
+                if position == 0:
+                    for tile in node.tiles:
+                        time = ready.get(tile.payload.number, 0.0)
+                        if time > start:
+                            start, cause = time, "operand"
+                    if wait > start:
+                        start, cause = wait, "slot"
+                elif end > start:
+                    start, cause = end, "operand"
+                end = start + cycles
+                pipes[pipe] = end
+                if position == 0:
+                    for tile in node.tiles:
+                        number = tile.payload.number
+                        released[number] = max(released.get(number, 0.0), end)
+                if remaining[0] == 0:
+                    return
+                remaining[0] -= 1
+                yield Event(node, pipe, start, end, cause, path)
+            if out is not None:
+                ready[out.number], writer[out.number] = end, node.costs[-1][0]
+                released[out.number] = end if node.fresh else max(released.get(out.number, 0.0), end)
+
+    yield from run([walk], ())
+
+
+def full_cycles(walk: Loop) -> float:
+    """Cycles of the full simulation: the end of its last instruction."""
+    return max((event.end for event in simulate(walk)), default=0.0)
+
+
+def count_instructions(nodes: list) -> float:
+    """Instructions that the full simulation would take."""
+    total = 0.0
+    for node in nodes:
+        if isinstance(node, Loop):
+            total += (float(node.count) - 1) * count_instructions(node.first) + count_instructions(node.last)
+        else:
+            total += len(node.costs)
+    return total

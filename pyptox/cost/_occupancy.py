@@ -1,0 +1,120 @@
+"""How full every on-chip space is: slots, padding and live ranges.
+
+A tile that crosses pipes needs one slot for each stage of the loop it is made in; a tile that one pipe makes and
+uses needs one slot, and only while it is alive. The occupancy of a space is the largest sum over the program's
+positions. Sizes are what is allocated: rows and columns padded to fractals in the cube's spaces, to 32 bytes in Vec.
+"""
+
+from dataclasses import dataclass
+
+from .._dtypes import dtype_of
+from .._scalar import Scalar, is_number, maximum, minimum, round_up
+from ..hardware import Sizes
+from ..lang._record import Loop, Recorder
+from ..lang._types import Buffer, Space
+
+ON_CHIP = (Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.VEC)
+HARD = (Space.MAT, Space.LEFT, Space.RIGHT, Space.VEC)
+"""Spaces whose overflow is an error; Acc may overflow at the price of extra drains."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One buffer in its space: bytes of all its slots, and the positions between which it is alive."""
+
+    buffer: Buffer
+    bytes: Scalar
+    slots: Scalar
+    begin: int
+    end: int
+
+
+def allocated_bytes(sizes: Sizes, buffer: Buffer) -> Scalar:
+    """Bytes of one slot, padded as the hardware pads it."""
+    tile = buffer.tile
+    rows, columns = tile.shape
+    width = dtype_of(tile.dtype).bytes
+    if tile.space is Space.VEC:
+        return rows * round_up(columns * width, sizes.min_row)
+    f = sizes.fractal_rows
+    if tile.space is Space.ACC:
+        return round_up(rows, f) * round_up(columns, f) * width
+    return round_up(rows, f) * round_up(columns * width, sizes.fractal_bytes)
+
+
+def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
+    """Every buffer by space, with its slots and live range."""
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    pipes: dict[int, set[str]] = {}
+    position = 0
+
+    def visit(nodes: list) -> None:
+        nonlocal position
+        for node in nodes:
+            if isinstance(node, Loop):
+                start = position
+                visit(node.first)
+                # what was made before a loop and is read in it lives to the loop's end
+                for number in list(end):
+                    if begin[number] <= start and end[number] > start:
+                        end[number] = position
+                continue
+            position += 1
+            touched = [(buffer, 0) for buffer in node.reads]
+            if node.writes is not None:
+                touched.append((node.writes, -1))
+            for buffer, which in touched:
+                begin.setdefault(buffer.number, position)
+                end[buffer.number] = position
+                if node.costs:
+                    pipes.setdefault(buffer.number, set()).add(node.costs[which][0])
+
+    assert recorder.walk is not None
+    visit(recorder.walk.first)
+    result: dict[Space, list[Use]] = {space: [] for space in ON_CHIP}
+    for number, buffer in recorder.buffers.items():
+        if buffer.tile is None or number not in begin:
+            continue
+        crosses = len(pipes.get(number, ())) > 1
+        slots = buffer.loop.stages if crosses and buffer.loop is not None else 1
+        if buffer.label == "move" and buffer.tile.space is Space.VEC:
+            slots = maximum(slots, sizes.cross_slots)
+        used = allocated_bytes(sizes, buffer) * slots
+        live = (0, 1 << 30) if crosses else (begin[number], end[number])
+        result[buffer.tile.space].append(Use(buffer, used, slots, *live))
+    return result
+
+
+def occupancy(used: dict[Space, list[Use]]) -> dict[Space, Scalar]:
+    """The largest number of bytes alive at once, by space."""
+    result: dict[Space, Scalar] = {}
+    for space, buffers in used.items():
+        total: Scalar = 0.0
+        always = [u for u in buffers if u.end == 1 << 30]
+        passing = [u for u in buffers if u.end != 1 << 30]
+        for u in always:
+            total = total + u.bytes
+        peak: Scalar = 0.0
+        # live ranges only start where a buffer is made, so the peak is at one of those positions
+        for start in sorted({u.begin for u in passing}):
+            here: Scalar = 0.0
+            for u in passing:
+                # a result may take the place of an operand that dies with it
+                if u.begin <= start and (u.end > start or u.begin == start):
+                    here = here + u.bytes
+            peak = maximum(peak, here)
+        result[space] = total + peak
+    return result
+
+
+def narrowest_row(recorder: Recorder) -> Scalar:
+    """The smallest innermost row of any on-chip tile, bytes (single-column tiles aside)."""
+    narrowest: Scalar = float(1 << 30)
+    for buffer in recorder.buffers.values():
+        tile = buffer.tile
+        if tile is None or (is_number(tile.shape[1]) and tile.shape[1] == 1):
+            continue
+        row = tile.shape[1] * float(dtype_of(tile.dtype).bytes)
+        narrowest = minimum(narrowest, row)
+    return narrowest

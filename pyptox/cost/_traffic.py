@@ -1,0 +1,150 @@
+"""GM traffic: whole lines that move, and the share of them that comes from HBM.
+
+Blocks are walked in an order (rows of the grid, or strips of it), ``active`` of them at a time. A load is a miss
+the first time that its bytes are touched. It is touched again by concurrent blocks (always a hit: they run in
+step), and again on every pass of a level of the walk that its address does not depend on: a hit if what is touched
+in between fits the usable L2, a miss if not, with a linear ramp between. This is the reuse analysis of loop nests
+(as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
+"""
+
+from dataclasses import dataclass
+
+from .._dtypes import dtype_of
+from .._scalar import Scalar, clip, maximum, minimum
+from ..hardware import Sizes
+from ..lang._record import Access, Instruction, Loop, Recorder
+from ..lang._rules import moved_bytes
+from ..lang._types import Index
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Traffic of one load or store over the whole kernel, in bytes.
+
+    Attributes:
+        access: where it is.
+        moved: bytes moved in whole lines.
+        useful: bytes asked for.
+        miss: share of the moved bytes that HBM supplies (loads).
+    """
+
+    access: Access
+    moved: Scalar
+    useful: Scalar
+    miss: Scalar
+
+
+def _axes_of(access: Access) -> frozenset:
+    axes: set = set()
+    for offset in access.offsets:
+        if isinstance(offset, Index):
+            axes |= offset.variables
+    return frozenset(axes)
+
+
+def _edge_factors(access: Access, recorder: Recorder) -> list[tuple[Scalar, Scalar, Scalar | None]]:
+    """For each of the last two axes: valid size at the first block, at the ragged end, and blocks along it."""
+    tile = access.instruction.out if access.mode == "read" else access.instruction.tiles[0]
+    assert tile is not None
+    result = []
+    rank = access.tensor.rank
+    for position, axis in enumerate((rank - 2, rank - 1)):
+        valid = tile.valid[position]
+        grid = []
+        if axis >= 0 and isinstance(access.offsets[axis], Index):
+            grid = [a for a in access.offsets[axis].variables if a.kind == "grid"]
+        if len(grid) != 1 or recorder.data:
+            result.append((valid, valid, None))
+            continue
+        extent = recorder.extents[recorder.axes.index(grid[0])]
+        values = {**access.instruction.values, grid[0]: extent - 1}
+        start = access.offsets[axis].at(values)
+        result.append((valid, clip(access.tensor.shape[axis] - start, 0, access.shape[axis]), extent))
+    return result
+
+
+def _block_bytes(nodes: list, sizes: Sizes) -> dict[int, tuple[Scalar, Scalar]]:
+    """Moved and useful bytes of one block by instruction key."""
+    total: dict[int, tuple[Scalar, Scalar]] = {}
+    for node in nodes:
+        if isinstance(node, Loop):
+            first, last = _block_bytes(node.first, sizes), _block_bytes(node.last, sizes)
+            for key, (moved, useful) in first.items():
+                m, u = last[key]
+                total[key] = ((node.count - 1) * moved + m, (node.count - 1) * useful + u)
+        elif "tensor" in node.attributes:
+            total[node.key] = _one(node, sizes)
+    return total
+
+
+def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
+    tensor = node.attributes["tensor"]
+    tile = node.out if node.out is not None else node.tiles[0]
+    rows, columns = tile.valid
+    width = dtype_of(tensor.dtype).bytes
+    return moved_bytes(sizes, rows, columns, width, tensor.shape[-1]), rows * columns * width
+
+
+def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Transfer]:
+    """The traffic of every load and store, by instruction key."""
+    assert recorder.walk is not None
+    per_block = _block_bytes(recorder.walk.first, sizes)
+    blocks = recorder.blocks
+    accesses = list(recorder.accesses())
+    axes = {a.instruction.key: _axes_of(a) for a in accesses}
+    moved, useful, unique = {}, {}, {}
+    for access in accesses:
+        key = access.instruction.key
+        width = dtype_of(access.tensor.dtype).bytes
+        moved[key], useful[key] = per_block[key]
+        (rows, end_rows, row_blocks), (columns, end_columns, column_blocks) = _edge_factors(access, recorder)
+        if row_blocks is not None:
+            factor = 1 + (end_rows / rows - 1) / row_blocks
+            moved[key], useful[key] = moved[key] * factor, useful[key] * factor
+        if column_blocks is not None:
+            whole = access.tensor.shape[-1]
+            lines = moved_bytes(sizes, 1, end_columns, width, whole) / moved_bytes(sizes, 1, columns, width, whole)
+            moved[key] = moved[key] * (1 + (lines - 1) / column_blocks)
+            useful[key] = useful[key] * (1 + (end_columns / columns - 1) / column_blocks)
+        unique[key] = moved[key]
+        for loop in access.loops:
+            if loop.axis not in axes[key]:
+                unique[key] = unique[key] / maximum(loop.count, 1)
+    misses = _misses(recorder, sizes, active, unique, axes)
+    result = {}
+    for access in accesses:
+        key = access.instruction.key
+        share = minimum(misses[key] / (maximum(moved[key], 1.0) * blocks), 1.0) if access.mode == "read" else 0.0
+        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, share)
+    return result
+
+
+def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes: dict) -> dict:
+    """Bytes from HBM over the whole walk, by instruction key."""
+    levels = recorder.levels
+    usable = sizes.l2 * sizes.l2_usable
+    concurrent, rest = [], active
+    for level in reversed(levels):
+        here = minimum(level.extent, rest)
+        concurrent.append(here)
+        rest = maximum(rest / here, 1)
+    concurrent = concurrent[::-1]
+    misses = {}
+    for key, size in unique.items():
+        for level in levels:
+            if level.axis in axes[key]:
+                size = size * level.extent
+        misses[key] = size
+    inside = dict(unique)  # bytes touched by one iteration of the level, per access
+    for level, together in reversed(list(zip(levels, concurrent, strict=True))):
+        footprint: Scalar = 0.0
+        for key, size in inside.items():
+            footprint = footprint + (size * together if level.axis in axes[key] else size)
+        kept = clip((1.0 + sizes.l2_ramp - footprint / usable) / sizes.l2_ramp, 0.0, 1.0)
+        again = maximum(level.extent / together - 1.0, 0.0) * (1.0 - kept)
+        for key in inside:
+            if level.axis in axes[key]:
+                inside[key] = inside[key] * level.extent
+            else:
+                misses[key] = misses[key] * (1.0 + again)
+    return misses
