@@ -1,5 +1,6 @@
 """pyptox: a differentiable modelling framework for tiled accelerator kernels."""
 
+from . import cost as cost
 from . import hardware as hardware
 from . import lang as lang
 from ._errors import KernelError as KernelError

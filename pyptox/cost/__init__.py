@@ -1,1 +1,18 @@
-"""Cost of a kernel: rules, in-core machine, traffic, occupancy."""
+"""Cost of a kernel: traffic, occupancy, the in-core machine, and predictions for one or many candidates."""
+
+from ..lang._rules import PIPES as PIPES
+from ..lang._rules import RuleContext as RuleContext
+from ._batch import evaluate as evaluate
+from ._batch import trace_count as trace_count
+from ._batch import value_and_grad as value_and_grad
+from ._evaluate import Cost as Cost
+from ._evaluate import Nest as Nest
+from ._evaluate import Options as Options
+from ._evaluate import predict as predict
+from ._evaluate import record as record
+from ._machine import Event as Event
+from ._machine import closed_form as closed_form
+from ._machine import full_cycles as full_cycles
+from ._machine import simulate as simulate
+from ._occupancy import occupancy as occupancy
+from ._occupancy import uses as uses

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, is_number, maximum, minimum
+from .._scalar import Scalar, cdiv, maximum, minimum
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
-from ..lang._record import Instruction, Loop, Recorder, data_at, tensors_with_shapes
+from ..lang._record import Instruction, Loop, Recorder, tensors_with_shapes
 from ..lang._rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ..lang._types import Spec
 from ._machine import busy, closed_form
@@ -118,13 +119,12 @@ def instructions(nodes: list):
 
 
 @functools.lru_cache(maxsize=512)
-def resource_kind(kernel: Kernel, dtypes: tuple[tuple[str, str, bool], ...], choices: tuple) -> str:
+def resource_kind(kernel: Kernel, tensors: tuple[tuple[str, str, bool, int], ...], choices: tuple) -> str:
     """``AIC``, ``AIV`` or ``MIX``: which cores a kernel's pipes belong to. Found by reading it on small shapes."""
     chip = a2a3()
-    specs = {}
-    ranks = {name: rank for name, _, _, rank in dtypes}  # type: ignore[misc]
-    for name, dtype, control, _ in dtypes:  # type: ignore[misc]
-        specs[name] = Spec((64,) * ranks[name], dtype, (1,) * 64 if control else None)
+    specs = {
+        name: Spec((64,) * rank, dtype, (1,) * 64 if control else None) for name, dtype, control, rank in tensors
+    }
     values = kernel.configuration(dict(choices))
     recorder = Recorder.of_integers(kernel, specs, values, chip)
     context = RuleContext(chip.times, chip.sizes, chip.clock_mhz, 1, 1, 0.0)
@@ -137,7 +137,7 @@ def resource_kind(kernel: Kernel, dtypes: tuple[tuple[str, str, bool], ...], cho
 def kind_of(kernel: Kernel, specs: Mapping[str, Spec], options: Options) -> str:
     """The core kind of a kernel on tensors of these types."""
     described = tuple((n, s.dtype, s.values is not None, len(s.shape)) for n, s in specs.items())
-    return resource_kind(kernel, described, options.choices)  # type: ignore[arg-type]
+    return resource_kind(kernel, described, options.choices)
 
 
 def record(
@@ -225,31 +225,48 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         occupancy={space.value: used[space] for space in used},
         row=row,
         legal=legal,
-        bound_us=_bound(nest, hardware),
+        bound_us=minimum(_bound(nest, hardware), t.launch_us + cycles / hardware.clock_mhz),
     )
 
 
+def _ideal_cube(nodes: list, hardware: Hardware) -> Scalar:
+    """Cube cycles of the useful multiply-accumulates alone: no padding, no heads."""
+    total: Scalar = 0.0
+    for node in nodes:
+        if isinstance(node, Loop):
+            first, last = _ideal_cube(node.first, hardware), _ideal_cube(node.last, hardware)
+            total = total + (node.count - 1) * first + last
+        elif node.operation.name == "matmul":
+            lhs, rhs = node.tiles[:2]
+            width = dtype_of(lhs.dtype).bytes
+            f = hardware.sizes
+            fractals = lhs.valid[0] * lhs.valid[1] * rhs.valid[1] * width / (f.fractal_rows**2 * f.fractal_bytes)
+            passes = f.fp32_passes if width == 4 else 1.0
+            total = total + fractals * passes * hardware.times.cube_fractal
+    return total
+
+
 def _bound(nest: Nest, hardware: Hardware) -> Scalar:
-    """Launch plus the larger of the cube's work spread over all cores and one HBM read of every input."""
+    """Launch plus the larger of the useful cube work over all cores and one HBM read of every input."""
     recorder, t = nest.recorder, hardware.times
-    cores = hardware.cores(nest.kind)
-    work = busy([nest.walk]).get("CUBE", 0.0)
-    del work
     inputs: dict[str, Scalar] = {}
+    share: Scalar = 1.0  # mean useful part of a block, from what it writes
     for transfer in nest.traffic.values():
         tensor = transfer.access.tensor
         if transfer.access.mode == "read":
             size: Scalar = 1.0
             for extent in tensor.shape:
                 size = size * extent
-            from .._dtypes import dtype_of
-
             inputs[tensor.name] = size * dtype_of(tensor.dtype).bytes
+        else:
+            tile = transfer.access.instruction.tiles[0]
+            whole = tile.valid[0] * tile.valid[1] * dtype_of(tensor.dtype).bytes * recorder.blocks
+            share = transfer.useful / whole
     reads: Scalar = 0.0
     for size in inputs.values():
         reads = reads + size
-    del recorder, cores
-    return t.launch_us + reads * t.hbm_us
+    cube = _ideal_cube(nest.walk.first, hardware) * recorder.blocks * share
+    return t.launch_us + maximum(cube / (hardware.cores(nest.kind) * hardware.clock_mhz), reads * t.hbm_us)
 
 
 def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -> Cost:
@@ -295,5 +312,3 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         bound_us=jnp.max(costs.bound_us),
     )
 
-
-_ = (is_number, data_at)

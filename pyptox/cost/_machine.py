@@ -185,10 +185,11 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
     else:
         _advance(loop, state, snapshots, frame, made)
         frame.count = count
+    earlier = {number: state.times.get(("released", number)) for number in made}
     _run(loop.last, state, inner, warm)
     for number in made:
-        if number in frame.slopes:
-            state.slopes[number] = frame.slopes[number]
+        if earlier[number] is not None:
+            state.slopes[number] = state.get("released", number) - earlier[number]
     if not is_number(count) and _may_be_empty(loop):
         _select_before(count < 1, snapshots[0], state)
 
