@@ -31,3 +31,7 @@ from ._tuner import Drive as Drive
 from ._tuner import Progress as Progress
 from ._tuner import Tuner as Tuner
 from ._tuner import drive as drive
+from ._default_space import default_space as default_space
+from ._result import Candidate as Candidate
+from ._result import Result as Result
+from ._tune import tune as tune

@@ -17,7 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ._dual import Dual
+
 Scalar = Any  # int, float or a traced float32/int32 scalar (or an array of them)
+
+_PLAIN = (int, float, Dual)
 
 _RELAXED: contextvars.ContextVar[bool] = contextvars.ContextVar("pyptox_relaxed", default=False)
 
@@ -33,8 +37,8 @@ def relaxed(flag: bool):
 
 
 def is_number(*values: Scalar) -> bool:
-    """True when every value is a plain Python number."""
-    return all(isinstance(value, int | float) for value in values)
+    """True when every value is a plain Python number, or a :class:`pyptox._dual.Dual` of plain numbers."""
+    return all(isinstance(value, _PLAIN) for value in values)
 
 
 def is_zero(value: Scalar) -> bool:

@@ -5,6 +5,7 @@ kernel. Candidates go through in chunks of one size, large enough to use both co
 cache; the last chunk is padded, so nothing is traced twice.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from ._evaluate import Cost, Options, predict
 CHUNK = 65536
 """Candidates in one call of the compiled function."""
 
-GRADIENT_CHUNK = 16384
+GRADIENT_CHUNK = 8192
 """The same for value and gradient, whose working set is larger."""
 
 _TRACES: dict[str, int] = {"evaluate": 0, "gradient": 0}
@@ -61,7 +62,7 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
     def one(shapes, point, hardware, control):
         _TRACES["gradient"] += 1
 
-        def objective(sizes):
+        def objective(*sizes):
             with relaxed(options.relaxed):
                 values = {**point, **dict(zip(names, sizes, strict=True)), **fixed}
                 cost = predict(kernel, specs, shapes, values, hardware, options, control)
@@ -72,14 +73,16 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
             return cost.time_us, over
 
         at = tuple(point[name] for name in names)
-        basis = tuple(jnp.eye(len(names), dtype=jnp.float32)[n] for n in range(len(names)))
         # forward mode: a handful of tile sizes in, so a few tangents are cheaper than the machine in reverse
-        (value, over), (slopes, over_slopes) = jax.vmap(
-            lambda *tangent: jax.jvp(objective, (at,), (tangent,)), out_axes=((None, None), (0, 0))
-        )(*basis)
-        return value, over, slopes, over_slopes
+        value, push = jax.linearize(objective, *at)
+        unit = [tuple(jnp.float32(row == column) for column in range(len(at))) for row in range(len(at))]
+        slopes, over_slopes = zip(*(push(*tangent) for tangent in unit), strict=True)
+        return (*value, slopes, over_slopes)
 
-    return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)))
+    # XLA's fusion takes minutes on the tangents of this graph and gains nothing there: compile without it
+    return jax.jit(
+        jax.vmap(one, in_axes=(None, 0, None, None)), compiler_options={"xla_disable_hlo_passes": "fusion"}
+    )
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
@@ -93,8 +96,6 @@ def _problem(specs: Mapping[str, Spec], hardware: Hardware):
 
 def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
     """``options`` with the fixed choices of a configuration."""
-    import dataclasses
-
     chosen = tuple((name, values[name]) for name in kernel.choices if name in values)
     return dataclasses.replace(options, choices=chosen) if chosen else options
 
@@ -132,15 +133,17 @@ def evaluate(
     count = len(next(iter(columns.values())))
     function = _compiled(kernel, _types(specs), options)
     shapes, numbers, control = _problem(specs, hardware)
+    # a control input multiplies the work of a candidate by its length
+    chunk = CHUNK >> (max(len(array) for array in control.values()).bit_length() if control else 0)
     pieces = []
-    for start in range(0, count, CHUNK):
-        part = {name: _padded(column[start : start + CHUNK], CHUNK) for name, column in columns.items()}
+    for start in range(0, count, chunk):
+        part = {name: _padded(column[start : start + chunk], chunk) for name, column in columns.items()}
         pieces.append(function(shapes, part, numbers, control))
-    sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
+    sizes = [min(chunk, count - start) for start in range(0, count, chunk)]
 
     def join(*leaves):
         return np.concatenate(
-            [np.broadcast_to(np.asarray(leaf), (CHUNK,))[:size] for leaf, size in zip(leaves, sizes, strict=True)]
+            [np.broadcast_to(np.asarray(leaf), (chunk,))[:size] for leaf, size in zip(leaves, sizes, strict=True)]
         )
 
     return jax.tree_util.tree_map(join, *pieces)
@@ -162,16 +165,33 @@ def value_and_grad(
 
     Under ``relaxed`` options the values are exact and roundings have the slope of the identity.
     """
+    value, _, slopes, _ = penalised(kernel, specs, points, hardware, names, options)
+    return value, slopes
+
+
+def penalised(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    points: Mapping[str, Any],
+    hardware: Hardware,
+    names: tuple[str, ...],
+    options: Options = Options(relaxed=True),
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """As :func:`value_and_grad`, with the overflow of hard spaces (as shares of their limits) and its slopes.
+
+    Returns:
+        ``(time_us, overflow, time slopes, overflow slopes)``.
+    """
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
     count = len(next(iter(columns.values())))
     function = _compiled_gradient(kernel, _types(specs), options, names)
     shapes, numbers, control = _problem(specs, hardware)
-    values, slopes = [], []
+    pieces = []
     for start in range(0, count, GRADIENT_CHUNK):
         part = {n: _padded(c[start : start + GRADIENT_CHUNK], GRADIENT_CHUNK) for n, c in columns.items()}
-        value, _, slope, _ = function(shapes, part, numbers, control)
         size = min(GRADIENT_CHUNK, count - start)
-        values.append(np.asarray(value)[:size])
-        slopes.append(np.asarray(slope)[:size])
-    joined = np.concatenate(slopes)
-    return np.concatenate(values), {name: joined[:, n] for n, name in enumerate(names)}
+        piece = function(shapes, part, numbers, control)
+        pieces.append(jax.tree_util.tree_map(lambda leaf, size=size: np.asarray(leaf)[:size], piece))
+    value, over, slopes, over_slopes = jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *pieces)
+    named = dict(zip(names, slopes, strict=True))
+    return value, over, named, dict(zip(names, over_slopes, strict=True))

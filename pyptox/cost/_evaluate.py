@@ -162,7 +162,7 @@ def record(
     active = minimum(recorder.blocks, cores)
     traffic = transfers(recorder, hardware.sizes, active)
     rules = dict(options.rules)
-    split = 2 if kind == "MIX" else 1
+    split = recorder.vector_split = 2 if kind == "MIX" else 1
     contexts: dict[int, RuleContext] = {}
     producers: dict[int, str] = {}
     for node in instructions([recorder.walk]):

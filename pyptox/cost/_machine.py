@@ -163,6 +163,8 @@ def _run(nodes: list, state: _State, frames: dict[int, _Frame], warm: Callable[[
 
 def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callable[[Loop], int]) -> None:
     count, steps = loop.count, warm(loop)
+    if is_number(count) and count < 1:
+        return
     made = _all_buffers(loop.first, loop)
     base = {
         number: (state.times["released", number], state.slopes.get(number, 0.0))
@@ -190,12 +192,8 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
     for number in made:
         if earlier[number] is not None:
             state.slopes[number] = state.get("released", number) - earlier[number]
-    if not is_number(count) and _may_be_empty(loop):
+    if loop.may_be_empty and not is_number(count):
         _select_before(count < 1, snapshots[0], state)
-
-
-def _may_be_empty(loop: Loop) -> bool:
-    return getattr(loop, "data", False)
 
 
 def _advance(loop: Loop, state: _State, snapshots: list[_State], frame: _Frame, made: set[int]) -> None:

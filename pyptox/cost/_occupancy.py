@@ -81,6 +81,8 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
         if buffer.label == "move" and buffer.tile.space is Space.VEC:
             slots = maximum(slots, sizes.cross_slots)
         used = allocated_bytes(sizes, buffer) * slots
+        if buffer.tile.space is Space.VEC:
+            used = used / recorder.vector_split  # each vector core of the cluster holds its share of the rows
         live = (0, 1 << 30) if crosses else (begin[number], end[number])
         result[buffer.tile.space].append(Use(buffer, used, slots, *live))
     return result

@@ -140,3 +140,104 @@ def matmul_staged(
         pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
 
     pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
+
+
+def _grouped(x: pl.Spec, w: pl.Spec, rows: pl.Spec) -> pl.Spec:
+    if len(x.shape) != 2 or len(w.shape) != 3 or x.shape[1] != w.shape[1] or x.dtype != w.dtype:
+        raise KernelError(f"grouped_matmul takes `x` (t, k) and `w` (groups, k, n) of one dtype; got {x} and {w}")
+    if rows.values is None:
+        raise KernelError("`rows` expects px.control(values): the rows of each group")
+    if len(rows.values) != w.shape[0] or sum(rows.values) > x.shape[0]:
+        raise KernelError(
+            f"`rows` needs one entry for each of the {w.shape[0]} groups, at most {x.shape[0]} in all; "
+            f"got {len(rows.values)} entries that sum to {sum(rows.values)}"
+        )
+    return pl.spec((x.shape[0], w.shape[2]), "int32" if x.dtype == "int8" else x.dtype)
+
+
+@pl.kernel(
+    outputs={"out": lambda x, w, rows: _grouped(x, w, rows)},
+    tile={"m": 16, "n": 256, "k": 256},
+    ranges={"stages": (1, 4)},
+)
+def grouped_matmul(
+    x: pl.Tensor, w: pl.Tensor, rows: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2
+) -> None:
+    """Rows of ``x`` sorted by group, each group times its own weight: the experts of an MoE layer.
+
+    ``out[r, n] = x[r, k] @ w[group of r, k, n]``; ``rows`` (a control input) holds the rows of each group. A block
+    computes one group's rows for one strip of columns, and streams the weight once for each row tile.
+    """
+    (_, k), (groups, _, n) = x.shape, w.shape
+
+    def block(g, j):
+        first, count = pl.prefix(rows, g), pl.element(rows, g)
+
+        def row_tile(i, nothing):
+            def step(kk, acc):
+                lhs = pl.load(
+                    x,
+                    (first + i * tile.m, kk * tile.k),
+                    (tile.m, tile.k),
+                    valid=(count - i * tile.m, None),
+                )
+                rhs = pl.load(w, (g, kk * tile.k, j * tile.n), (1, tile.k, tile.n))
+                return pl.matmul(lhs, rhs, acc)
+
+            acc = pl.zeros((tile.m, tile.n), _accumulator(x), space=pl.Acc)
+            acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+            pl.store(out, (first + i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
+            return nothing
+
+        pl.range(pl.cdiv(count, tile.m), row_tile, ())
+
+    pl.grid((groups, pl.cdiv(n, tile.n)), block)
+
+
+def _with_bias(a: pl.Spec, b: pl.Spec, bias: pl.Spec) -> pl.Spec:
+    out = _product(a, b)
+    if bias.shape != (out.shape[1],) or bias.dtype != "fp32" or a.dtype == "int8":
+        raise KernelError(f"`bias` must be fp32[{out.shape[1]}] and `a` a float matrix; got {bias} and {a}")
+    return out
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b, bias: _with_bias(a, b, bias)},
+    tile={"m": 64, "n": 256, "k": 256},
+    ranges={"stages": (1, 4), "group": (1, 64)},
+    choices={"activation": ("none", "relu", "silu")},
+)
+def matmul_bias_activation(
+    a: pl.Tensor,
+    b: pl.Tensor,
+    bias: pl.Tensor,
+    out: pl.Tensor,
+    *,
+    tile: pl.TileSizes,
+    stages: int = 2,
+    group: int = 4,
+    activation: str = "silu",
+) -> None:
+    """``out = activation(a @ b + bias)``: the cube's result goes to the vector cores of the same cluster.
+
+    ``activation`` is ``none``, ``relu`` or ``silu`` (``x / (1 + exp(-x))``), in float32.
+    """
+    (m, k), (_, n) = a.shape, b.shape
+
+    def block(i, j):
+        def step(kk, acc):
+            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
+            rhs = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
+            return pl.matmul(lhs, rhs, acc)
+
+        acc = pl.zeros((tile.m, tile.n), "fp32", space=pl.Acc)
+        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        offset = pl.load(bias, (j * tile.n,), (tile.n,), space=pl.Vec)
+        y = pl.add(pl.move(acc, pl.Vec), offset)
+        if activation == "relu":
+            y = pl.maximum_of(y, 0.0)
+        elif activation == "silu":
+            y = pl.divide(y, pl.add(pl.exp(pl.negative(y)), 1.0))
+        pl.store(out, (i * tile.m, j * tile.n), pl.cast(y, out.dtype))
+
+    pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))

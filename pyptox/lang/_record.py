@@ -53,6 +53,7 @@ class Loop:
     stages: Scalar
     first: list = field(default_factory=list)
     last: list = field(default_factory=list)
+    may_be_empty: bool = False  # the trip count comes from data
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Recorder(AbstractReading):
         self.extents: list[Scalar] = []
         self.levels: list[Level] = []
         self.buffers: dict[int, Buffer] = {}
+        self.vector_split = 1  # vector cores that share the rows of a tile; 2 in a mixed kernel
         self._next_buffer = 0
         self._next_key = 0
         self._loops: list[Loop] = []
@@ -149,7 +151,7 @@ class Recorder(AbstractReading):
         if isinstance(count, int | float) and count == 1:
             self.values[axis] = 0
             return body(index, carry)
-        node = Loop(self._next_key, axis, count, stages)
+        node = Loop(self._next_key, axis, count, stages, may_be_empty=bool(self.data))
         self._next_key += 1
         marks = self._next_buffer, self._next_key
         node.first, carry = self._body(node, 0, lambda: body(index, carry))

@@ -1,0 +1,241 @@
+"""A kernel's stored values against the same kernel in float64, with a bound that says what to expect.
+
+The bound of one output element is ``((sqrt(K) + s) u32 + u_casts) |a||b| + u |c|``: K rounded products, s partial
+sums carried from step to step, intermediate narrowing, and half a unit in the last place of the output.
+``sqrt(K)`` is the probabilistic error of a sum (Higham and Mary 2019, theorem 2.8), ``|a||b|`` is the kernel's
+reference on the absolute values of its inputs. Integers must be exact.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .._dtypes import dtype_of
+from ..cost._evaluate import instructions
+from ..hardware import Hardware, a2a3
+from ..lang._kernel import Kernel
+from ..lang._record import Recorder
+from ..lang._run import reference, run
+from ..lang._types import Spec
+from ._shrink import reduction_length, shrink
+
+_U32 = 2.0**-24
+
+
+@dataclass(frozen=True)
+class PrecisionReport:
+    """How far a kernel's values are from float64.
+
+    Attributes:
+        compared: the specs that were compared: all of a reduction, part of a large output.
+        max_abs: largest absolute error, at ``index`` with values ``got`` and ``expected``.
+        relative_l2: ``|got - expected| / |expected|`` in the 2-norm.
+        max_ulp: largest error in units in the last place of the output's dtype.
+        exact: elements equal to the rounded float64 value, of ``elements``.
+        bound: the bound at the element that comes nearest to it; ``bound_share`` is the largest error over its bound.
+        passed: every element within its bound; for integers, every element equal.
+    """
+
+    kernel: str
+    compared: dict[str, str]
+    dtype: str
+    reduction: int
+    max_abs: float
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    relative_l2: float
+    max_ulp: float
+    exact: int
+    elements: int
+    bound: float
+    bound_share: float
+    seed: int
+    passed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{name} {spec}" for name, spec in self.compared.items())
+        if self.passed and self.bound == 0.0:
+            verdict = f"exact in all {self.elements:,} elements"
+        else:
+            word = "within" if self.passed else "beyond"
+            verdict = f"{word} the bound for K = {self.reduction} ({self.bound_share:.0%} of it)"
+        return (
+            f"float64 check {'passed' if self.passed else 'FAILED'}: {verdict}\n"
+            f"max abs error {self.max_abs:.3g} at {self.index} (got {self.got:.6g}, float64 {self.expected:.6g}), "
+            f"relative L2 {self.relative_l2:.2e}, {self.max_ulp:.1f} ulp at most, "
+            f"{self.exact:,} of {self.elements:,} equal to the rounded float64\n"
+            f"compared {shapes}; seed {self.seed}"
+        )
+
+
+def sample_inputs(kernel: Kernel, specs: Mapping[str, Spec], seed: int = 0) -> list[Any]:
+    """Seeded inputs: standard normal float32 narrowed to the dtype, uniform integers; control inputs as they are."""
+    generator = np.random.default_rng(seed)
+    arrays: list[Any] = []
+    for name in kernel.inputs:
+        spec = specs[name]
+        dtype = dtype_of(spec.dtype)
+        if spec.values is not None:
+            arrays.append(spec)
+        elif dtype.floating:
+            arrays.append(generator.standard_normal(spec.shape, np.float32).astype(dtype.jax))
+        else:
+            arrays.append(generator.integers(-128, 128, spec.shape, dtype=np.int32).astype(dtype.jax))
+    return arrays
+
+
+def _store_tile(recorder: Recorder) -> tuple[int, int]:
+    """Rows and columns of the largest output tile."""
+    stores = [access.shape for access in recorder.accesses() if access.mode != "read"]
+    rows = max((int(shape[-2]) for shape in stores if len(shape) > 1), default=1)
+    return rows, max((int(shape[-1]) for shape in stores), default=1)
+
+
+def _with_edge(size: int, tile: int) -> int:
+    """One whole tile and the ragged edge of ``size``, or two tiles where there is no edge."""
+    return min(size, tile + (size % tile or tile))
+
+
+def _accumulation(recorder: Recorder, outputs: tuple[str, ...]) -> tuple[float, float]:
+    """Steps that carry a partial sum, and the roundoff of casts on the way to the outputs."""
+    steps = 1.0
+    for access in recorder.accesses():
+        product = 1.0
+        for loop in access.loops[1:]:  # the first is the walk over blocks
+            product *= float(loop.count)
+        steps = max(steps, product)
+        if access.mode == "add":
+            product = 1.0
+            for extent in recorder.extents:
+                product *= float(extent)
+            steps += product
+    assert recorder.walk is not None
+    casts = [
+        dtype_of(node.out.dtype).unit_roundoff
+        for node in instructions(recorder.walk.first)
+        if node.operation.name == "cast" and node.out is not None and dtype_of(node.out.dtype).unit_roundoff > _U32
+    ]
+    return steps, sum(sorted(casts)[: max(0, len(casts) - len(outputs))])
+
+
+def check(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    hardware: Hardware | None = None,
+    seed: int = 0,
+    *,
+    rows: int | None = None,
+    columns: int | None = None,
+) -> PrecisionReport:
+    """Compare :func:`pyptox.run` with :func:`pyptox.reference` on seeded inputs.
+
+    Reductions keep their full length. A large output is compared in part: ``rows`` and ``columns`` of it, by
+    default one whole tile and the ragged edge on each axis.
+
+    Args:
+        kernel: a kernel.
+        specs: every tensor's spec, from :meth:`pyptox.Kernel.specs`.
+        values: tile sizes and other parameters; defaults where left out.
+        hardware: the chip whose staging limits apply; :func:`pyptox.hardware.a2a3` by default.
+        seed: of the inputs.
+        rows, columns: at most so many of the output.
+
+    >>> import pyptox as px
+    >>> specs = px.kernels.matmul.specs(px.spec((5, 100), "int8"), px.spec((100, 33), "int8"))
+    >>> check(px.kernels.matmul, specs, {"m": 16, "n": 32, "k": 32}).max_abs
+    0.0
+    """
+    values = kernel.configuration(values)
+    chip = hardware or a2a3()
+    tile = _store_tile(Recorder.of_integers(kernel, specs, values, chip))
+    shape = specs[next(iter(kernel.outputs))].shape
+    rows = _with_edge(shape[-2] if len(shape) > 1 else 1, tile[0]) if rows is None else rows
+    columns = _with_edge(shape[-1], tile[1]) if columns is None else columns
+    for name, number in (("rows", rows), ("columns", columns)):
+        if number < 1:
+            raise ValueError(f"`{name}` must be at least 1; got {number}")
+    specs = shrink(kernel, specs, rows, columns)
+    inputs = sample_inputs(kernel, specs, seed)
+    got = _tuple(run(kernel, *inputs, hardware=chip, **values))
+    expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+    magnitude = _tuple(reference(kernel, *map(_absolute, inputs), hardware=chip, **values))
+    steps, casts = _accumulation(Recorder.of_integers(kernel, specs, values, chip), tuple(kernel.outputs))
+    length = reduction_length(kernel, specs)
+    factor = (np.sqrt(length) + steps) * _U32 + casts
+    reports = [
+        _compare(kernel, specs, name, g, e, factor * np.abs(m), length, seed)
+        for name, g, e, m in zip(kernel.outputs, got, expected, magnitude, strict=True)
+    ]
+    return max(reports, key=lambda report: (not report.passed, report.bound_share))
+
+
+def _tuple(value: Any) -> tuple:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value
+    if np.issubdtype(value.dtype, np.integer):
+        return np.abs(value.astype(np.int32))
+    return np.abs(value)
+
+
+def _ulp(dtype: str, expected: np.ndarray) -> np.ndarray:
+    """The unit in the last place of ``dtype`` at each value; 1 for integers."""
+    kind = dtype_of(dtype)
+    if not kind.floating:
+        return np.ones_like(expected)
+    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[kind.name]  # exponents of the smallest normal numbers
+    exponent = np.maximum(np.frexp(expected)[1] - 1.0, smallest)
+    return np.exp2(exponent) * 2.0 * kind.unit_roundoff
+
+
+def _compare(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    name: str,
+    got: Any,
+    expected: np.ndarray,
+    accumulated: np.ndarray,
+    length: int,
+    seed: int,
+) -> PrecisionReport:
+    dtype = specs[name].dtype
+    floating = dtype_of(dtype).floating
+    stored = np.asarray(got)
+    rounded = expected.astype(stored.dtype).astype(np.float64)
+    wide = stored.astype(np.float64)
+    error = np.abs(wide - expected)
+    error = np.where(np.isfinite(error), error, np.inf)
+    ulp = _ulp(dtype, expected)
+    bound = accumulated + 0.5 * ulp if floating else np.zeros_like(expected)
+    share = np.divide(error, bound, out=np.where(error > 0, np.inf, 0.0), where=bound > 0)
+    worst = np.unravel_index(int(np.argmax(error)), error.shape)
+    nearest = np.unravel_index(int(np.argmax(share)), share.shape)
+    norm = float(np.linalg.norm(expected))
+    return PrecisionReport(
+        kernel=kernel.name,
+        compared={n: str(spec) for n, spec in specs.items()},
+        dtype=dtype,
+        reduction=length,
+        max_abs=float(error[worst]),
+        index=tuple(int(i) for i in worst),
+        got=float(wide[worst]),
+        expected=float(expected[worst]),
+        relative_l2=float(np.linalg.norm(error)) / norm if norm else float(np.linalg.norm(error)),
+        max_ulp=float(np.max(np.abs(wide - rounded) / ulp)),
+        exact=int(np.sum(wide == rounded)),
+        elements=int(error.size),
+        bound=float(bound[nearest]),
+        bound_share=float(share[nearest]),
+        seed=seed,
+        passed=bool((error <= bound).all()),
+    )
