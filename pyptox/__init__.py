@@ -8,6 +8,8 @@ from ._errors import PyptoxError as PyptoxError
 from ._errors import VerifierError as VerifierError
 from .lang._kernel import Kernel as Kernel
 from .lang._kernel import kernel as kernel
+from .lang._regions import Regions as Regions
+from .lang._regions import regions as regions
 from .lang._run import reference as reference
 from .lang._run import run as run
 from .lang._types import Spec as Spec

@@ -117,7 +117,7 @@ def explain(
     specs: Mapping[str, Spec],
     values: Mapping[str, Any],
     hardware: Hardware,
-    options: Options = Options(),
+    options: Options = Options(warm=4),  # noqa: B008  (frozen)
 ) -> Explanation:
     """Explain the prediction of one configuration. Arguments as in :func:`pyptox.cost.verify`.
 

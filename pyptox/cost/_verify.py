@@ -112,7 +112,7 @@ def verify(
     specs: Mapping[str, Spec],
     values: Mapping[str, Any],
     hardware: Hardware,
-    options: Options = Options(),
+    options: Options = Options(warm=4),  # noqa: B008  (frozen)
 ) -> Verification:
     """Errors and hints of one configuration.
 

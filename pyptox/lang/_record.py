@@ -105,6 +105,7 @@ class Recorder(AbstractReading):
         self.axes: list[Axis] = []
         self.extents: list[Scalar] = []
         self.levels: list[Level] = []
+        self.order = Order()
         self.buffers: dict[int, Buffer] = {}
         self.vector_split = 1  # vector cores that share the rows of a tile; 2 in a mixed kernel
         self._next_buffer = 0
@@ -148,9 +149,6 @@ class Recorder(AbstractReading):
     def loop(self, count: Scalar, body, carry: Any, stages: Scalar) -> Any:
         axis = Axis(f"loop{len(self._loops)}", "loop")
         index = Index(((axis, 1),), 0)
-        if isinstance(count, int | float) and count == 1:
-            self.values[axis] = 0
-            return body(index, carry)
         node = Loop(self._next_key, axis, count, stages, may_be_empty=bool(self.data))
         self._next_key += 1
         marks = self._next_buffer, self._next_key
@@ -163,7 +161,7 @@ class Recorder(AbstractReading):
     def grid(self, extents, body, order: Order) -> None:
         if self.walk is not None:
             raise KernelError("a kernel has one pl.grid; make the second one a kernel of its own")
-        self.axes, self.extents = new_axes(len(extents)), list(extents)
+        self.axes, self.extents, self.order = new_axes(len(extents)), list(extents), order
         self.levels = grid_levels(self.axes, self.extents, order)
         indices = [Index(((axis, 1),), 0) for axis in self.axes]
         blocks = self.blocks

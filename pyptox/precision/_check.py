@@ -64,7 +64,7 @@ class PrecisionReport:
             verdict = f"exact in all {self.elements:,} elements"
         else:
             word = "within" if self.passed else "beyond"
-            verdict = f"{word} the bound for K = {self.reduction} ({self.bound_share:.0%} of it)"
+            verdict = f"{word} the bound for K = {self.reduction} ({self.bound_share:.2%} of it)"
         return (
             f"float64 check {'passed' if self.passed else 'FAILED'}: {verdict}\n"
             f"max abs error {self.max_abs:.3g} at {self.index} (got {self.got:.6g}, float64 {self.expected:.6g}), "

@@ -1,0 +1,83 @@
+"""What one measured row asks of the model, and how it is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..cost import Cost, Options, predict
+from ..hardware import Hardware, preset
+from ..lang._kernel import Kernel
+from ..lang._types import Spec, spec
+
+Row = Mapping[str, str]
+
+
+class NotCovered(Exception):
+    """A row that the model does not predict; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kernel, its tensors and configuration, and the measurement in ``unit`` (time in µs, a ratio in %)."""
+
+    kernel: Kernel
+    specs: Mapping[str, Spec]
+    values: Mapping[str, Any]
+    measured: float | None = None
+    unit: str = "us"
+    quantity: str = "time_us"
+    options: Options = field(default_factory=lambda: Options(warm=4))
+    die: str | None = None  # the variant of the chip that was measured; None for the chip that is given
+
+    def cost(self, hardware: Hardware) -> Cost:
+        """The prediction on ``hardware``, with the core count and clock of the measured die."""
+        if self.die is not None:
+            die = preset(self.die)
+            hardware = hardware.replace(clock_mhz=die.clock_mhz, aic=die.counts.aic, aiv=die.counts.aiv)
+        shapes = {name: s.shape for name, s in self.specs.items()}
+        return predict(self.kernel, self.specs, shapes, dict(self.values), hardware, self.options)
+
+
+def text(row: Row, name: str) -> str:
+    """A column as text, empty when it is absent."""
+    return (row.get(name) or "").strip()
+
+
+def number(row: Row, name: str) -> float:
+    """A column as a positive number.
+
+    Raises:
+        NotCovered: the column is absent, empty or not a positive number.
+    """
+    value = text(row, name)
+    try:
+        result = float(value)
+    except ValueError:
+        raise NotCovered(f"column `{name}` {'is empty' if not value else 'is not a number'}") from None
+    if not 0 < result < float("inf"):
+        raise NotCovered(f"column `{name}` is not a positive number")
+    return result
+
+
+def count(row: Row, name: str) -> int:
+    """A column as a positive integer."""
+    value = number(row, name)
+    if value != int(value):
+        raise NotCovered(f"column `{name}` is not an integer")
+    return int(value)
+
+
+def pair(row: Row, name: str) -> tuple[int, int]:
+    """A column such as ``128x512 fp32`` as two sizes."""
+    parts = text(row, name).split(" ")[0].lower().split("x")
+    if len(parts) != 2 or not all(p.isdigit() and int(p) for p in parts):
+        raise NotCovered(f"column `{name}` is not two sizes such as 128x512")
+    return int(parts[0]), int(parts[1])
+
+
+def product(kernel: Kernel, m: int, n: int, k: int, dtype: str, transposed: bool) -> dict[str, Spec]:
+    """Specs of a matmul kernel."""
+    try:
+        return kernel.specs(spec((m, k), dtype), spec((n, k) if transposed else (k, n), dtype))
+    except (ValueError, KeyError) as error:
+        raise NotCovered(f"dtype or shape: {error}") from None
