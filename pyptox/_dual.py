@@ -1,7 +1,7 @@
 """Forward-mode numbers: a value with its derivative in several constants, carried through plain-number code.
 
-The cost reading on plain numbers takes a few milliseconds and compiles nothing. With :class:`Dual` constants the
-same code gives the derivative in every constant at once, which is what calibration and attribution need.
+The cost reading on plain numbers takes a few milliseconds and compiles nothing. With :class:`Dual` constants
+the same code gives the derivative in every constant at once, which is what calibration and attribution need.
 """
 
 import math

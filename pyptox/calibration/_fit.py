@@ -34,7 +34,7 @@ class Calibration:
         hardware: the chip with the fitted numbers.
         constants: fitted value by name, in the units of the chip's fields.
         residuals: ``log(predicted / measured)`` of each row.
-        left_out: the same for each row when it is left out of the fit (linearised: residual / (1 - leverage)).
+        left_out: the same for each row when it is left out (linearised: residual / (1 - leverage)).
     """
 
     hardware: Hardware
@@ -63,7 +63,9 @@ class Calibration:
         }
 
     def __str__(self) -> str:
-        lines = [f"{len(self.residuals)} rows, error {self.error:.2%}, leave-one-out {self.left_out_error:.2%}"]
+        lines = [
+            f"{len(self.residuals)} rows, error {self.error:.2%}, leave-one-out {self.left_out_error:.2%}"
+        ]
         return "\n".join(lines + [f"{name}={value:.6g}," for name, value in self.constants.items()])
 
 
@@ -100,10 +102,13 @@ def calibrate(
     for name in free:
         if name not in flat or not float(flat[name]) > 0:
             raise ValueError(
-                f"`free` must name positive numbers of the chip; got {name!r}. Start it from a small positive value"
+                f"`free` must name positive numbers of the chip; got {name!r}. "
+                "Start it from a small positive value"
             )
     if not observations or any(o.measured is None for o in observations):
-        raise ValueError("`observations` must be problems with a measured time; got none, or one without a time")
+        raise ValueError(
+            "`observations` must be problems with a measured time; got none, or one without a time"
+        )
     start = np.log([float(flat[name]) for name in free])
     logs, damping = start.copy(), 1e-2
     residuals, jacobian = _evaluate(hardware, observations, free, logs)

@@ -21,8 +21,8 @@ def attribute(
 ) -> dict[str, float]:
     """Microseconds of a prediction by constant of ``hardware.times``; they add up to its ``time_us``.
 
-    ``share(c) = c ∂time/∂c``. Every duration is a sum and maximum of terms that are linear in one constant, so the
-    prediction is homogeneous of degree one in them and the shares sum to it exactly (Euler's theorem).
+    ``share(c) = c ∂time/∂c``. A duration is a sum and maximum of terms that are linear in one constant;
+    so the prediction is homogeneous of degree one in them and the shares sum to it exactly (Euler's theorem).
 
     Args:
         kernel: the kernel.

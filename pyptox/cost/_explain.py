@@ -1,4 +1,5 @@
-"""Explanation of one prediction: what limits it, what moves, what is full, and which constants it is made of."""
+"""Explanation of one prediction: what limits it, what moves, what is full, and which constants it is made
+of."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,12 +18,18 @@ from ._verify import plain_hardware, plain_nest
 SIMULATED_INSTRUCTIONS = 300_000
 """Nests with at most so many instructions are also simulated in full."""
 
-_SHARED = {"hbm_us": "HBM bandwidth", "miss_byte": "HBM bandwidth", "l2_us": "L2 bandwidth", "launch_us": "launch"}
+_SHARED = {
+    "hbm_us": "HBM bandwidth",
+    "miss_byte": "HBM bandwidth",
+    "l2_us": "L2 bandwidth",
+    "launch_us": "launch",
+}
 
 
 @dataclass(frozen=True)
 class Path:
-    """One load or store over the whole kernel, bytes; ``l2_hit`` is the share L2 supplies, None for stores."""
+    """One load or store over the whole kernel, bytes; ``l2_hit`` is the share L2 supplies, None for
+    stores."""
 
     tensor: str
     mode: str
@@ -37,13 +44,15 @@ class Explanation:
     """Why a prediction is what it is.
 
     Attributes:
-        time_us, bound_us, cycles: the prediction, what no configuration beats, and cycles on the busiest core.
+        time_us, bound_us, cycles: the prediction, what no configuration beats, and cycles on the busiest
+            core.
         limit: a pipe, ``HBM bandwidth``, ``L2 bandwidth`` or ``launch``.
         busy: cycles by pipe on the busiest core; ``share`` the same as a share of ``cycles``.
         paths: every load and store.
         occupancy: ``(used, limit)`` bytes by on-chip space.
-        full_cycles: cycles of the full simulation, beside ``closed_cycles``; None where it would take too long.
-        attribution: µs by constant of the chip; sums to ``time_us``.
+        full_cycles: cycles of the full simulation, beside ``closed_cycles``; None where it would take too
+            long.
+        attribution: µs by constant of the chip; sums to ``time_us``. Empty for a kernel with a control input.
         basis: what the prediction rests on.
     """
 
@@ -90,7 +99,8 @@ class Explanation:
         for path in self.paths:
             hit = "     -" if path.l2_hit is None else f"{path.l2_hit:>6.0%}"
             lines.append(
-                f"{path.mode + ' ' + path.tensor:<16} {path.moved / 1024:>11,.0f} {path.useful / 1024:>11,.0f} "
+                f"{path.mode + ' ' + path.tensor:<16} {path.moved / 1024:>11,.0f} "
+                f"{path.useful / 1024:>11,.0f} "
                 f"{path.over_fetch:>10.2f}x  {hit}"
             )
         lines += ["", "space    used KiB  limit KiB   full"]
@@ -106,7 +116,8 @@ class Explanation:
         if self.full_cycles:
             off = self.closed_cycles / self.full_cycles - 1
             lines.append(
-                f"closed form {self.closed_cycles:,.0f} cycles, full simulation {self.full_cycles:,.0f} ({off:+.2%})"
+                f"closed form {self.closed_cycles:,.0f} cycles, full simulation {self.full_cycles:,.0f} "
+                f"({off:+.2%})"
             )
         lines.append(f"rests on: {self.basis}")
         return "\n".join(lines)
@@ -137,9 +148,8 @@ def explain(
     cost = predict(kernel, specs, shapes, values, chip, options, control)
     cycles = float(cost.cycles)
     busy = {pipe: float(amount) for pipe, amount in cost.busy.items()}
-    attribution = {
-        name: float(part) for name, part in attribute(kernel, specs, values, hardware, options).items()
-    }
+    # blocks that differ with the data are costed on arrays, which the attribution does not read
+    attribution = {} if control else attribute(kernel, specs, values, chip, options)
     closed = float(closed_form(nest.walk, options.warm))
     small = count_instructions([nest.walk]) <= SIMULATED_INSTRUCTIONS
     paths = []

@@ -33,7 +33,11 @@ class _Frame:
     iteration: int = 0
     count: Scalar | None = None  # set for the last iteration
     slopes: dict[int, Scalar] = field(default_factory=dict)
-    warm: int = 0
+    loop_count: Scalar = 0
+
+
+_SLOTS = 8
+"""Releases that are remembered of each buffer: more slots than that are not told apart."""
 
 
 class _State:
@@ -43,10 +47,12 @@ class _State:
         self.times: dict[Key, Scalar] = {}
         self.owner: dict[Key, str] = {}
         self.slopes: dict[int, Scalar] = {}
+        self.rings: dict[int, tuple[float, ...]] = {}  # plain numbers only: the last releases of each buffer
 
     def copy(self) -> "_State":
         other = _State()
         other.times, other.owner, other.slopes = dict(self.times), dict(self.owner), dict(self.slopes)
+        other.rings = dict(self.rings)
         return other
 
     def get(self, kind: str, what: Any) -> Scalar:
@@ -69,6 +75,14 @@ def _slot_wait(buffer: Buffer, state: _State, frames: dict[int, _Frame]) -> Scal
     if frame is None:
         return 0.0
     number, stages = buffer.number, frame.stages
+    released = state.get("released", number)
+    if is_number(stages, released, frame.loop_count):
+        # plain numbers: the slots themselves, across instances of the loop
+        ring = state.rings.get(number, ())
+        if ("released", number) in state.times:
+            ring = (*ring, released)[-_SLOTS:]
+            state.rings[number] = ring
+        return ring[-int(stages)] if len(ring) >= stages else 0.0
     base = frame.base.get(number)
 
     def before(iteration: int) -> Scalar:
@@ -171,7 +185,7 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
         for number in made
         if ("released", number) in state.times
     }
-    frame = _Frame(loop.stages, base, warm=steps)
+    frame = _Frame(loop.stages, base, loop_count=count)
     inner = {**frames, loop.key: frame}
     snapshots = [state.copy()]
     if is_number(count):
@@ -218,6 +232,10 @@ def _advance(loop: Loop, state: _State, snapshots: list[_State], frame: _Frame, 
                 if earlier is not moved:
                     moved = where(loop.count == n, earlier, moved)
         state.times[key] = moved
+    for number, ring in state.rings.items():
+        if ring != snapshots[0].rings.get(number) and is_number(skip):
+            pipe = state.owner.get(("released", number), "")
+            state.rings[number] = tuple(time + skip * rate.get(pipe, 0.0) for time in ring)
     for number in made:
         slope = rate.get(state.owner.get(("released", number), ""), 0.0)
         frame.slopes[number] = slope

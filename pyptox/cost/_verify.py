@@ -1,6 +1,7 @@
 """Verification: what stops a configuration from running, and what makes it slower than it need be.
 
-Everything is read off the recorded nest on plain numbers: errors are overflows of hard spaces and rows below the
+Everything is read off the recorded nest on plain numbers: errors are overflows of hard spaces and rows
+    below the
 chip's minimum; hints are the toolchain's PH001 and a few of our own (``PT2xx``).
 """
 
@@ -19,7 +20,7 @@ from ..lang._kernel import Kernel
 from ..lang._record import Loop, data_at
 from ..lang._types import Buffer, Space, Spec
 from ._batch import options_for
-from ._evaluate import Nest, Options, instructions, record
+from ._evaluate import Nest, Options, record
 from ._machine import closed_form
 from ._occupancy import HARD, Use, occupancy, uses
 
@@ -71,7 +72,9 @@ class Verification:
             raise VerifierError("\n".join(map(str, self.errors)))
 
     def __str__(self) -> str:
-        lines = [f"error: {finding}" for finding in self.errors] + [f"hint: {finding}" for finding in self.hints]
+        lines = [f"error: {finding}" for finding in self.errors] + [
+            f"hint: {finding}" for finding in self.hints
+        ]
         return "\n".join(lines) if lines else f"`{self.kernel}` verified: no errors, no hints"
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,8 +180,10 @@ def _overflows(kernel: Kernel, by_space: dict[Space, list[Use]], chip: Hardware)
         details = _overflow(kernel, space, by_space[space], used, limit)
         largest = max(by_space[space], key=lambda use: use.bytes).buffer
         message = (
-            f"`{kernel.name}` needs {used:,.0f} bytes of {space.value}, which holds {limit:,.0f}; the largest tile is "
-            f"`{largest.label}` {_tile(largest)} in {details['slots']} slot(s), {details['tile_bytes']:,} bytes. "
+            f"`{kernel.name}` needs {used:,.0f} bytes of {space.value}, which holds {limit:,.0f}; the "
+            "largest tile is "
+            f"`{largest.label}` {_tile(largest)} in {details['slots']} slot(s), {details['tile_bytes']:,} "
+            "bytes. "
             "Try a smaller tile or fewer stages"
         )
         yield Finding(OVERFLOW, message, _where(largest.site), details)
@@ -192,7 +197,8 @@ def _narrow_rows(kernel: Kernel, nest: Nest, chip: Hardware) -> Iterator[Finding
         row = tile.shape[1] * dtype_of(tile.dtype).bytes
         if row < chip.sizes.min_row:
             message = (
-                f"`{kernel.name}`: the innermost row of `{buffer.label}` {_tile(buffer)} is {row:g} bytes; a tile "
+                f"`{kernel.name}`: the innermost row of `{buffer.label}` {_tile(buffer)} is {row:g} bytes; "
+                "a tile "
                 f"needs at least {chip.sizes.min_row:g}. Try at least "
                 f"{cdiv(int(chip.sizes.min_row), dtype_of(tile.dtype).bytes)} columns"
             )
@@ -228,7 +234,9 @@ def _cycles_of(nodes: list, name: str) -> float:
     return total
 
 
-def _spills(kernel: Kernel, nest: Nest, by_space: dict[Space, list[Use]], chip: Hardware) -> Iterator[Finding]:
+def _spills(
+    kernel: Kernel, nest: Nest, by_space: dict[Space, list[Use]], chip: Hardware
+) -> Iterator[Finding]:
     used, limit = occupancy(by_space)[Space.ACC], chip.sizes.acc
     if used <= limit:
         return
@@ -263,7 +271,10 @@ def _idle_slots(
     there = closed_form(fewer.walk, options.warm)
     if there > here * (1 + _SAME_CYCLES):
         return
-    message = f"stages={stages} is no faster than stages={stages - 1} here. Try stages={stages - 1}: it frees its slots"
+    message = (
+        f"stages={stages} is no faster than stages={stages - 1} here. "
+        f"Try stages={stages - 1}: it frees its slots"
+    )
     yield Finding(IDLE_SLOTS, message, "", {"stages": stages, "cycles": here, "cycles_with_fewer": there})
 
 
@@ -276,7 +287,8 @@ def _large_tiles(nest: Nest, chip: Hardware) -> Iterator[Finding]:
                 continue
             seen.add((access.tensor.name, axis))
             message = (
-                f"the tile of `{access.tensor.name}` is {size:g} long on axis {axis}, the tensor only {extent:g}: the "
+                f"the tile of `{access.tensor.name}` is {size:g} long on axis {axis}, the tensor only "
+                f"{extent:g}: the "
                 f"rest is padding that still takes room. Try {round_up(extent, chip.sizes.fractal_rows):g}"
             )
             details = {"tensor": access.tensor.name, "axis": axis, "tile": size, "extent": extent}
@@ -294,7 +306,9 @@ def _idle_cores(nest: Nest, chip: Hardware, options: Options) -> Iterator[Findin
         return
     details = {"blocks": blocks, "cores": cores, "waves": waves, "busy_share": busy}
     if blocks < cores:
-        message = f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles, or split K"
+        message = (
+            f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles, or split K"
+        )
     else:
         last = blocks - (waves - 1) * cores
         message = (

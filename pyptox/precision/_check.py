@@ -1,8 +1,9 @@
 """A kernel's stored values against the same kernel in float64, with a bound that says what to expect.
 
-The bound of one output element is ``((sqrt(K) + s) u32 + u_casts) |a||b| + u |c|``: K rounded products, s partial
+The bound of one output element is ``((sqrt(K) + s) u32 + u_casts) |a||b| + u |c|``: K rounded products, s
+partial
 sums carried from step to step, intermediate narrowing, and half a unit in the last place of the output.
-``sqrt(K)`` is the probabilistic error of a sum (Higham and Mary 2019, theorem 2.8), ``|a||b|`` is the kernel's
+``sqrt(K)`` is the probabilistic error of a sum (Higham and Mary 2019), ``|a||b|`` is the kernel's
 reference on the absolute values of its inputs. Integers must be exact.
 """
 
@@ -34,7 +35,8 @@ class PrecisionReport:
         relative_l2: ``|got - expected| / |expected|`` in the 2-norm.
         max_ulp: largest error in units in the last place of the output's dtype.
         exact: elements equal to the rounded float64 value, of ``elements``.
-        bound: the bound at the element that comes nearest to it; ``bound_share`` is the largest error over its bound.
+        bound: the bound at the element that comes nearest to it; ``bound_share`` is the largest error
+            over its bound.
         passed: every element within its bound; for integers, every element equal.
     """
 
@@ -56,18 +58,22 @@ class PrecisionReport:
     passed: bool
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "summary": self.summary}
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a few words."""
+        if self.passed and self.bound == 0.0:
+            return f"exact in all {self.elements:,} elements"
+        word = "within" if self.passed else "beyond"
+        return f"{word} the bound for K = {self.reduction} ({self.bound_share:.2%} of it)"
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {spec}" for name, spec in self.compared.items())
-        if self.passed and self.bound == 0.0:
-            verdict = f"exact in all {self.elements:,} elements"
-        else:
-            word = "within" if self.passed else "beyond"
-            verdict = f"{word} the bound for K = {self.reduction} ({self.bound_share:.2%} of it)"
         return (
-            f"float64 check {'passed' if self.passed else 'FAILED'}: {verdict}\n"
-            f"max abs error {self.max_abs:.3g} at {self.index} (got {self.got:.6g}, float64 {self.expected:.6g}), "
+            f"float64 check {'passed' if self.passed else 'FAILED'}: {self.summary}\n"
+            f"max abs error {self.max_abs:.3g} at {self.index} (got {self.got:.6g}, float64 "
+            f"{self.expected:.6g}), "
             f"relative L2 {self.relative_l2:.2e}, {self.max_ulp:.1f} ulp at most, "
             f"{self.exact:,} of {self.elements:,} equal to the rounded float64\n"
             f"compared {shapes}; seed {self.seed}"
@@ -75,7 +81,8 @@ class PrecisionReport:
 
 
 def sample_inputs(kernel: Kernel, specs: Mapping[str, Spec], seed: int = 0) -> list[Any]:
-    """Seeded inputs: standard normal float32 narrowed to the dtype, uniform integers; control inputs as they are."""
+    """Seeded inputs: standard normal float32 narrowed to the dtype, uniform integers; control inputs as
+    they are."""
     generator = np.random.default_rng(seed)
     arrays: list[Any] = []
     for name in kernel.inputs:
@@ -119,7 +126,9 @@ def _accumulation(recorder: Recorder, outputs: tuple[str, ...]) -> tuple[float, 
     casts = [
         dtype_of(node.out.dtype).unit_roundoff
         for node in instructions(recorder.walk.first)
-        if node.operation.name == "cast" and node.out is not None and dtype_of(node.out.dtype).unit_roundoff > _U32
+        if node.operation.name == "cast"
+        and node.out is not None
+        and dtype_of(node.out.dtype).unit_roundoff > _U32
     ]
     return steps, sum(sorted(casts)[: max(0, len(casts) - len(outputs))])
 
@@ -193,7 +202,9 @@ def _ulp(dtype: str, expected: np.ndarray) -> np.ndarray:
     kind = dtype_of(dtype)
     if not kind.floating:
         return np.ones_like(expected)
-    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[kind.name]  # exponents of the smallest normal numbers
+    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[
+        kind.name
+    ]  # exponents of the smallest normal numbers
     exponent = np.maximum(np.frexp(expected)[1] - 1.0, smallest)
     return np.exp2(exponent) * 2.0 * kind.unit_roundoff
 

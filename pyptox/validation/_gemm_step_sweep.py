@@ -22,7 +22,15 @@ def problem(row: Row) -> Problem:
     sync = text(row, "sync")
     if sync not in ("auto", "manual"):
         raise NotCovered("column `sync` is neither auto nor manual")
-    values = {"m": tile_m, "n": tile_n, "ka": ka, "kb": kb, "k0": k0, "group": group, "stages": count(row, "buffers")}
+    values = {
+        "m": tile_m,
+        "n": tile_n,
+        "ka": ka,
+        "kb": kb,
+        "k0": k0,
+        "group": group,
+        "stages": count(row, "buffers"),
+    }
     return Problem(
         matmul_staged,
         product(matmul_staged, m, n, k, text(row, "dtype"), True),

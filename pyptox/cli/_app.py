@@ -1,0 +1,216 @@
+"""Commands. Bad input is a message and exit code 2, never a traceback; ``check`` that fails exits with 1."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .._errors import PyptoxError
+
+app = typer.Typer(
+    help="Predict, explain, check and tune tiled kernels on accelerators.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+KernelName = Annotated[
+    str, typer.Argument(metavar="KERNEL", help="Such as matmul, matmul_nt, matmul_split_k.")
+]
+M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
+K = Annotated[int, typer.Option("--k", help="Length of the reduction.")]
+N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="bf16, fp16, fp32 or int8.")]
+Chip = Annotated[str, typer.Option("--hardware", help="a2a3, 910B1 to 910B4, or a5.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Tile = Annotated[str, typer.Option("--tile", help="Tile sizes, m=16,n=256,k=256.")]
+Stages = Annotated[int | None, typer.Option("--stages", help="Slots of the pipeline.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Another parameter, name=value.")]
+Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
+Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul.")]
+
+
+def _show(result: Any, as_json: bool) -> None:
+    print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)
+
+
+@app.command()
+def tune(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    method: Annotated[
+        str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")
+    ] = "auto",
+    seed: Seed = 0,
+    hardware: Chip = "a2a3",
+    sync: Sync = "manual",
+    groups: Groups = 8,
+    as_json: Json = False,
+    save: Annotated[Path | None, typer.Option(help="Write the result to this JSON file.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare the answer with float64.")
+    ] = True,
+) -> None:
+    """Find the fastest tile sizes."""
+    import autotune
+
+    from ..hardware import preset
+    from ._arguments import kernel_named, specs_of
+
+    chosen = kernel_named(kernel)
+    specs = specs_of(chosen, m, k, n, dtype, groups)
+    inputs = {name: specs[name] for name in chosen.inputs}
+    result = autotune.tune(
+        chosen, hardware=preset(hardware), method=method, seed=seed, sync=sync, check=check, **inputs
+    )
+    if save is not None:
+        result.save(save)
+    _show(result, as_json)
+
+
+@app.command()
+def explain(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+    sync: Sync = "manual",
+    hardware: Chip = "a2a3",
+    groups: Groups = 8,
+    as_json: Json = False,
+) -> None:
+    """Say what one configuration costs, and why."""
+    from ..cost import Options
+    from ..cost._explain import explain as explain_cost
+    from ..hardware import preset
+    from ._arguments import kernel_named, specs_of, values_of
+
+    chosen = kernel_named(kernel)
+    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    _show(explain_cost(chosen, specs, values, preset(hardware), Options(warm=4, sync=sync)), as_json)
+
+
+@app.command()
+def check(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+    seed: Seed = 0,
+    hardware: Chip = "a2a3",
+    groups: Groups = 8,
+    as_json: Json = False,
+) -> None:
+    """Verify one configuration and compare its values with float64; exit 1 if either fails."""
+    from ..cost._verify import verify
+    from ..hardware import preset
+    from ..precision import check as compare
+    from ._arguments import kernel_named, specs_of, values_of
+
+    chosen, chip = kernel_named(kernel), preset(hardware)
+    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    verification = verify(chosen, specs, values, chip)
+    report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
+    passed = report is not None and report.passed
+    if as_json:
+        precision = report.to_dict() if report else None
+        _show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
+    else:
+        print("passed" if passed else "FAILED")
+        print(verification)
+        print(report or "float64 check skipped: the configuration does not fit the chip")
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _reads_as(name: str, value: float) -> str:
+    if name.endswith("_us") and name != "launch_us":
+        return f"{1e-3 / value:,.0f} GB/s" if value else "0"
+    if name.endswith("_byte"):
+        return f"{1 / value:,.1f} B/cycle" if value else "0"
+    units = {"launch_us": "µs", "clock_mhz": "MHz", "aic": "cores", "aiv": "cores"}
+    units |= dict.fromkeys(("mat", "left", "right", "acc", "vec", "l2"), "KiB")
+    units |= dict.fromkeys(("line", "fractal_bytes", "min_row", "repeat"), "bytes")
+    units |= {"fractal_rows": "elements", "fp32_passes": "passes", "cross_slots": "slots"}
+    units |= {"l2_usable": "of L2", "l2_ramp": "of usable L2"}
+    unit = units.get(name, "cycles")
+    return f"{value / 1024 if unit == 'KiB' else value:,g} {unit}"
+
+
+@app.command()
+def hardware(
+    name: Annotated[str | None, typer.Argument(help="A chip; all presets where left out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the numbers of a chip and where each is from."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..hardware import PRESETS, preset
+
+    if name is None:
+        chips = {short: preset(short) for short in PRESETS}
+        rows = {
+            short: {"aic": c.counts.aic, "clock_mhz": c.clock_mhz, "fp16_tflops": c.peak_tflops("fp16")}
+            for short, c in chips.items()
+        }
+        if as_json:
+            return _show(rows, True)
+        for short, row in rows.items():
+            cores, clock = row["aic"], row["clock_mhz"]
+            print(f"{short:<6} {cores} cores, {clock:g} MHz, {row['fp16_tflops']:.0f} Tflop/s fp16")
+        return None
+    chip = preset(name)
+    numbers = {key: float(value) for key, value in chip.flat().items()}
+    if as_json:
+        return _show(
+            {"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True
+        )
+    table = Table("number", "value", "source", title=f"{chip.name}: {chip.basis}", title_justify="left")
+    for key, value in numbers.items():
+        table.add_row(key, _reads_as(key, value), chip.sources.get(key, ""))
+    Console().print(table)
+    return None
+
+
+@app.command()
+def validate(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of measured rows.")],
+    save: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+    hardware: Chip = "a2a3",
+) -> None:
+    """Compare predictions with measured rows."""
+    import importlib
+
+    from ..hardware import preset
+
+    if not directory.is_dir():
+        raise ValueError(f"`DIR` must be a folder of measured rows; got {directory}")
+    validation = importlib.import_module("pyptox.validation")
+    report = validation.validate(directory, hardware=preset(hardware))
+    if save is not None:
+        save.write_text(json.dumps(report.to_dict()) + "\n")
+    print(report)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of ``pyptox``."""
+    try:
+        app(args=arguments, prog_name="pyptox")
+    except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

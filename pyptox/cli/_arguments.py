@@ -1,0 +1,76 @@
+"""From command line text to kernels, specs and parameter values."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import kernels
+from .._errors import KernelError
+from ..lang._kernel import Kernel
+from ..lang._types import Spec, control
+
+_AXES = {
+    "matmul": {"a": "mk", "b": "kn"},
+    "matmul_split_k": {"a": "mk", "b": "kn"},
+    "matmul_nt": {"a": "mk", "b": "nk"},
+    "matmul_staged": {"a": "mk", "b": "nk"},
+    "matmul_bias_activation": {"a": "mk", "b": "kn", "bias": "n"},
+}
+"""Axes of each input by kernel. Inputs that are vectors are float32, the others have the dtype asked for."""
+
+
+def kernel_named(name: str) -> Kernel:
+    """The library kernel called ``name``."""
+    known = sorted(n for n, value in vars(kernels).items() if isinstance(value, Kernel))
+    if name not in known:
+        raise KernelError(f"`KERNEL` must be one of {', '.join(known)}; got {name!r}")
+    return vars(kernels)[name]
+
+
+def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8) -> dict[str, Spec]:
+    """The spec of every tensor of ``kernel`` for a product of ``m x k`` by ``k x n``."""
+    for name, size in (("--m", m), ("--k", k), ("--n", n), ("--groups", groups)):
+        if size < 1:
+            raise ValueError(f"`{name}` must be at least 1; got {size}")
+    sizes = {"m": m, "k": k, "n": n}
+    if kernel.name == "grouped_matmul":
+        each = [m // groups + (g < m % groups) for g in range(groups)]
+        shapes = [(m, k), (groups, k, n)]
+        inputs: list[Spec] = []
+        for name in kernel.inputs:
+            is_control = name not in ("a", "b", "x", "w", "weight", "weights")
+            inputs.append(control(each) if is_control else Spec(shapes.pop(0), dtype))
+        return kernel.specs(*inputs)
+    if kernel.name not in _AXES:
+        raise KernelError(f"`{kernel.name}` has no shapes on the command line; use pyptox from Python")
+    axes = _AXES[kernel.name]
+    return kernel.specs(
+        **{
+            name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32")
+            for name in axes
+        }
+    )
+
+
+def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[str]) -> dict[str, Any]:
+    """The configuration that ``--tile``, ``--stages`` and ``--set`` ask for."""
+    given: dict[str, Any] = {} if stages is None else {"stages": stages}
+    for text in [*(part for part in tile.split(",") if part), *settings]:
+        name, equals, value = text.partition("=")
+        if not equals or not value:
+            raise ValueError(
+                f"`--tile` and `--set` expect name=value; got {text!r}. Try --tile m=16,n=256,k=256"
+            )
+        given[name.strip()] = value.strip()
+    kinds = {p.name: p for p in kernel.parameters}
+    for name, value in given.items():
+        parameter = kinds.get(name)
+        if parameter is None or not isinstance(value, str):
+            continue
+        if parameter.kind == "choice":
+            given[name] = {str(option): option for option in parameter.options}.get(value, value)
+        else:
+            try:
+                given[name] = int(value)
+            except ValueError:
+                raise ValueError(f"`{name}` must be an integer; got {value!r}") from None
+    return kernel.configuration(given)

@@ -1,0 +1,156 @@
+"""Predictions for measured rows, side by side."""
+
+import csv
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Hardware
+from . import _gemm_step_sweep, _gemm_times, _l2_hit_pipe_profile, _tile_sweeps
+from ._problem import NotCovered, Problem, Row, text
+
+FILES = {
+    "gemm_times": _gemm_times,
+    "gemm_step_sweep": _gemm_step_sweep,
+    "l2_hit_pipe_profile": _l2_hit_pipe_profile,
+    "tile_sweeps": _tile_sweeps,
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One dictionary for each row: file, id, covered, reason, measured, predicted, unit, ..."""
+
+    rows: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Rows, and a summary by file and by group."""
+        files = sorted({r["file"] for r in self.rows})
+        return {"rows": self.rows, "files": {f: self._file(f) for f in files}, "groups": self._groups()}
+
+    def _file(self, name: str) -> dict[str, Any]:
+        rows = [r for r in self.rows if r["file"] == name]
+        errors = [abs(r["relative_error"]) for r in rows if r["relative_error"] is not None]
+        judged = [r for r in rows if r["outcome_predicted"] is not None]
+        return {
+            "covered": sum(r["covered"] for r in rows),
+            "not_covered": dict(Counter(r["reason"] for r in rows if not r["covered"])),
+            "mean_error": float(np.mean(errors)) if errors else None,
+            "median_error": float(np.median(errors)) if errors else None,
+            "outcomes": len(judged),
+            "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
+        }
+
+    def _groups(self) -> dict[str, dict[str, float]]:
+        groups: dict[str, list] = {}
+        for r in self.rows:
+            if r["group"] and r["relative_error"] is not None and r["unit"] == "us":
+                groups.setdefault(r["group"], []).append((r["measured"], r["predicted"]))
+        result = {}
+        for name, pairs in groups.items():
+            clear = [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] / b[0] - 1) > 0.03]
+            if clear:
+                agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
+                ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
+                result[name] = {"rank": float(np.corrcoef(*ranks)[0, 1]), "sign": agree}
+        return result
+
+    def __str__(self) -> str:
+        data, lines = self.to_dict(), []
+        for name, s in data["files"].items():
+            error = (
+                ""
+                if s["mean_error"] is None
+                else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
+            )
+            lines.append(
+                f"{name}: {s['covered']} rows covered{error}; outcomes {s['outcomes_agree']}/{s['outcomes']}"
+            )
+            lines += [f"  {n} not covered: {reason}" for reason, n in s["not_covered"].items()]
+        lines += [f"{g}: rank {v['rank']:.2f}, sign {v['sign']:.0%}" for g, v in data["groups"].items()]
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write the rows as JSON, all or nothing."""
+        path = Path(path)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(self.rows, indent=1))
+        os.replace(draft, path)
+
+
+def read(directory: str | Path, file: str) -> list[Row]:
+    """Rows of one file; none when it is absent."""
+    path = Path(directory) / f"{file}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
+    """Problems to calibrate on, with file and id: timed products, reference rows left out."""
+    found = []
+    for file in ("gemm_step_sweep", "gemm_times"):
+        for row in read(directory, file):
+            try:
+                if text(row, "split") != "reference_only":
+                    found.append((file, text(row, "id"), FILES[file].problem(row)))
+            except (NotCovered, ValueError):
+                continue
+    return found
+
+
+def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
+    outcome = text(row, "outcome")
+    result: dict[str, Any] = {"file": file, "id": text(row, "id"), "covered": False, "reason": ""}
+    result |= dict.fromkeys(
+        ("measured", "predicted", "unit", "relative_error", "outcome_measured", "outcome_predicted")
+    )
+    result["group"] = text(row, "group") or None
+    try:
+        if text(row, "split") == "reference_only":
+            raise NotCovered("reference only: tiling unknown")
+        if outcome:
+            result["outcome_measured"] = "ok" if outcome.startswith("ok") else "rejected"
+        if outcome in ("compile_fail", "rejected", "runtime_fail"):
+            result["outcome_predicted"] = "rejected" if _tile_sweeps.failed_tile(row, hardware) else "ok"
+            return result | {"covered": True}
+        problem = FILES[file].problem(row)
+        cost = problem.cost(hardware)
+        predicted = float(cost.time_us)
+        if problem.quantity == "l2_hit":
+            predicted = 100.0 * float(cost.l2_hit)
+        elif problem.quantity == "cube_ratio":
+            predicted = 100.0 * float(cost.busy["CUBE"] / cost.cycles)
+        if outcome:
+            result["outcome_predicted"] = "ok" if cost.legal else "rejected"
+        assert problem.measured is not None
+        result |= {
+            "covered": True,
+            "measured": problem.measured,
+            "predicted": predicted,
+            "unit": problem.unit,
+        }
+        result["relative_error"] = predicted / problem.measured - 1.0
+        if problem.unit == "%":
+            result["reason"] = "third dimension taken equal to the stated ones"
+    except NotCovered as error:
+        result["reason"] = str(error)
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        result["reason"] = f"malformed row: {error}"
+    return result
+
+
+def validate(directory: str | Path, hardware: Hardware) -> Report:
+    """Predict every measured row of ``directory`` that the model covers; the others carry the reason."""
+    if not Path(directory).is_dir():
+        raise ValueError(
+            f"`directory` must be a folder of measured CSV files; got {str(directory)!r}. Try shared/measured"
+        )
+    return Report([_answer(file, row, hardware) for file in FILES for row in read(directory, file)])

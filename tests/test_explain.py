@@ -1,0 +1,36 @@
+"""Verification and explanation."""
+
+import pytest
+
+import pyptox as px
+from pyptox.cost._explain import explain
+from pyptox.cost._verify import verify
+
+MATMUL = px.kernels.matmul
+SPECS = MATMUL.specs(px.spec((16, 5120), "bf16"), px.spec((5120, 17408), "bf16"))
+
+
+def test_explanation_is_consistent() -> None:
+    answer = explain(MATMUL, SPECS, {"m": 16, "n": 256, "k": 256}, px.hardware.a2a3())
+    assert sum(answer.attribution.values()) == pytest.approx(answer.time_us)
+    assert answer.closed_cycles == pytest.approx(answer.full_cycles, rel=1e-3)
+    assert answer.bound_us <= answer.time_us
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"m": 16, "n": 64, "k": 256}, "PH001"),
+        ({"m": 128, "n": 256, "k": 128}, "PT203"),
+        ({"m": 16, "n": 1024, "k": 64}, "PT204"),
+    ],
+)
+def test_hints(values, code) -> None:
+    assert code in {hint.code for hint in verify(MATMUL, SPECS, values, px.hardware.a2a3()).hints}
+
+
+def test_errors_name_the_tile() -> None:
+    report = verify(MATMUL, SPECS, {"m": 16, "n": 512, "k": 512}, px.hardware.a2a3())
+    assert report.errors[0].details["tile"] == "load b"
+    with pytest.raises(px.VerifierError, match="Mat"):
+        report.require()
