@@ -7,7 +7,10 @@ from ._config import Config as Config
 from ._constraint import Census as Census
 from ._constraint import Constraint as Constraint
 from ._constraint import EmptySpaceError as EmptySpaceError
+from ._default_space import default_space as default_space
 from ._parameter import AbstractParameter as AbstractParameter
+from ._result import Candidate as Candidate
+from ._result import Result as Result
 from ._search._base import AbstractSearch as AbstractSearch
 from ._search._base import Found as Found
 from ._search._base import minimise as minimise
@@ -27,11 +30,8 @@ from ._store import Store as Store
 from ._store import write_json as write_json
 from ._trial import Status as Status
 from ._trial import Trial as Trial
+from ._tune import tune as tune
 from ._tuner import Drive as Drive
 from ._tuner import Progress as Progress
 from ._tuner import Tuner as Tuner
 from ._tuner import drive as drive
-from ._default_space import default_space as default_space
-from ._result import Candidate as Candidate
-from ._result import Result as Result
-from ._tune import tune as tune

@@ -72,8 +72,7 @@ class AbstractParameter(abc.ABC):
         digit, legal = int(self.digits(value)), self._legal()
         if digit < 0:
             raise ValueError(
-                f"`value` must be one of the {self.cardinality} legal values of {self}, got {value!r}; "
-                "see its `values`"
+                f"`value` must be one of the {self.cardinality} legal values of {self}, got {value!r}; see its `values`"
             )
         if not self.ordered:
             return legal[:digit] + legal[digit + 1 :]

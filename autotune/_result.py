@@ -117,7 +117,11 @@ class Result:
         names = list(self.best.config)
         lines = ["  ".join([f"{'rank':>4}", f"{'µs':>9}", *(f"{n:>6}" for n in names), "limit"])]
         for c in (*self.candidates, self.default):
-            cells = [f"{c.note or c.rank:>4}"[:7], f"{c.time_us:9.2f}", *(f"{c.config[n]!s:>6}" for n in names)]
+            cells = [
+                f"{c.note or c.rank:>4}"[:7],
+                f"{c.time_us:9.2f}",
+                *(f"{c.config[n]!s:>6}" for n in names),
+            ]
             lines.append("  ".join([*cells, c.limit if c.legal else "illegal"]))
         if any(self.rejected.values()):
             walls = ", ".join(f"{name} {count:,}" for name, count in self.rejected.items() if count)

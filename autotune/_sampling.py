@@ -22,9 +22,7 @@ def draw(space: "Space", rng: np.random.Generator, n: int) -> "Index":
     found = np.empty(0, np.int64)
     if space.size > 8 * n:
         for _ in range(_ROUNDS):
-            found = _distinct(
-                np.concatenate([found, _legal(space, rng.integers(space.size, size=4 * n + 64))])
-            )
+            found = _distinct(np.concatenate([found, _legal(space, rng.integers(space.size, size=4 * n + 64))]))
             if len(found) >= n:
                 return found[:n]
     if space.size <= _COUNTABLE:

@@ -111,15 +111,11 @@ class Integer(AbstractParameter):
 def _range(low: int, high: int, legal: range | list[int], default: int | None, kind: str) -> int:
     """Check a numeric range and return its default."""
     if not legal:
-        raise ValueError(
-            f"`low` and `high` of {kind} must enclose a legal value, got {low} and {high}; widen them"
-        )
+        raise ValueError(f"`low` and `high` of {kind} must enclose a legal value, got {low} and {high}; widen them")
     if default is None:
         return legal[0]
     if default not in legal:
-        raise ValueError(
-            f"`default` of {kind} must be a legal value from {legal[0]} to {legal[-1]}, got {default}"
-        )
+        raise ValueError(f"`default` of {kind} must be a legal value from {legal[0]} to {legal[-1]}, got {default}")
     return default
 
 

@@ -52,9 +52,7 @@ class Space:
         object.__setattr__(self, "items", tuple(parameters.items()))
         object.__setattr__(self, "constraints", ())
         if self.size >= 1 << 62:
-            raise ValueError(
-                f"`parameters` must span fewer than 2^62 points, got {self.size}; split the space"
-            )
+            raise ValueError(f"`parameters` must span fewer than 2^62 points, got {self.size}; split the space")
 
     def where(self, name: str | Predicate, predicate: Predicate | None = None) -> Self:
         """The same space with one more constraint: `where("name", predicate)` or `where(function)`.
@@ -67,9 +65,7 @@ class Space:
         else:
             label, predicate = getattr(name, "__name__", "<lambda>"), name
         if predicate is None or label == "<lambda>":
-            raise TypeError(
-                "`name` must say what the constraint means, got none; use `where('fits_l1', predicate)`"
-            )
+            raise TypeError("`name` must say what the constraint means, got none; use `where('fits_l1', predicate)`")
         if label == _OFF_GRID or label in [constraint.name for constraint in self.constraints]:
             raise ValueError(f"`name` must be new, got {label!r} again; name what this constraint protects")
         space = object.__new__(type(self))
@@ -101,9 +97,7 @@ class Space:
     def at(self, index: Index) -> Points:
         """The points at positions of the grid."""
         digits = self.digits(index)
-        return {
-            name: parameter.values[digit] for (name, parameter), digit in zip(self.items, digits, strict=True)
-        }
+        return {name: parameter.values[digit] for (name, parameter), digit in zip(self.items, digits, strict=True)}
 
     def digits(self, index: Index) -> list[np.ndarray]:
         """For each parameter, the position of its value at each point."""

@@ -37,7 +37,13 @@ class _Scorer:
     """Predicted µs of candidates, with ``inf`` for illegal ones; counts rejections and keeps the best seen."""
 
     def __init__(self, kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware, options: Options, fixed: dict):
-        self.kernel, self.specs, self.hardware, self.options, self.fixed = kernel, specs, hardware, options, fixed
+        self.kernel, self.specs, self.hardware, self.options, self.fixed = (
+            kernel,
+            specs,
+            hardware,
+            options,
+            fixed,
+        )
         self.rejected: dict[str, int] = {}
         self.count = 0
         self.columns: list[dict[str, np.ndarray]] = []
@@ -119,9 +125,7 @@ def _gradient(scorer: _Scorer, space: Space) -> Gradient:
             # the penalty is in units of the cost itself: overflowing by 10 % costs as much as 30 % more time
             total = value * (1 + 3 * over)
             zero = np.zeros(size, np.float32)
-            grads = [
-                slopes[n] * (1 + 3 * over) + 3 * value * over_slopes[n] if n in slopes else zero for n in wanted
-            ]
+            grads = [slopes[n] * (1 + 3 * over) + 3 * value * over_slopes[n] if n in slopes else zero for n in wanted]
             return np.asarray(total, np.float32), *(np.asarray(g, np.float32) for g in grads)
 
         shape = jax.ShapeDtypeStruct((size,), jnp.float32)

@@ -15,4 +15,5 @@ from .lang._run import run as run
 from .lang._types import Spec as Spec
 from .lang._types import control as control
 from .lang._types import spec as spec
+
 from . import kernels as kernels  # isort: skip

@@ -81,9 +81,7 @@ def test_vmapped_and_jitted_equal_plain():
 
 @pytest.mark.parametrize(("kernel", "specs"), PROBLEMS, ids=NAMES)
 def test_bounds_and_bandwidth(kernel, specs):
-    faster = CHIP.replace(
-        load_byte=CHIP.times.load_byte / 2, hbm_us=CHIP.times.hbm_us / 2, l2_us=CHIP.times.l2_us / 2
-    )
+    faster = CHIP.replace(load_byte=CHIP.times.load_byte / 2, hbm_us=CHIP.times.hbm_us / 2, l2_us=CHIP.times.l2_us / 2)
     for config in _configs(kernel, 25, 3):
         cost = predict(kernel, specs, _shapes(specs), config, CHIP, Options(warm=4))
         assert cost.time_us >= cost.bound_us

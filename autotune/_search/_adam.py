@@ -22,16 +22,12 @@ def trajectories(
 
     Parameters without a scale keep their value and come back as they were given.
     """
-    unit = np.stack(
-        [_to_unit(parameter, starts[name]) for name, parameter in items if parameter.relaxable], 1
-    )
+    unit = np.stack([_to_unit(parameter, starts[name]) for name, parameter in items if parameter.relaxable], 1)
     fixed = {name: _number(parameter, starts[name]) for name, parameter in items if not parameter.relaxable}
     plain = jax.tree_util.all_leaves([value_and_grad])  # a function, not a pytree that holds the problem
     function = jax.tree_util.Partial(value_and_grad) if plain else value_and_grad
     codes, values = _scan(function, jnp.asarray(unit), fixed, learning_rate, items=items, steps=steps)
-    points = {
-        name: np.asarray(column) for name, column in _decode(np.asarray(codes, np.float64), items).items()
-    }
+    points = {name: np.asarray(column) for name, column in _decode(np.asarray(codes, np.float64), items).items()}
     for name in fixed:
         points[name] = np.broadcast_to(starts[name], values.shape)
     return points, np.where(np.isfinite(values), np.asarray(values, np.float64), np.inf)
@@ -50,9 +46,7 @@ def _scan(
     """Codes [steps, starts, parameters] in the unit cube and relaxed values [steps, starts]."""
     optimiser = optax.adam(lambda count: learning_rate * (1 - 0.9 * count / steps), b1=0.8, b2=0.95)
 
-    def step(
-        carry: tuple[jax.Array, Any], _: None
-    ) -> tuple[tuple[jax.Array, Any], tuple[jax.Array, jax.Array]]:
+    def step(carry: tuple[jax.Array, Any], _: None) -> tuple[tuple[jax.Array, Any], tuple[jax.Array, jax.Array]]:
         codes, state = carry
         points, pull = jax.vjp(lambda codes: _decode(codes, items), codes)
         values, by_name = function({**points, **fixed})

@@ -102,9 +102,7 @@ class Run:
         values = np.asarray(values, np.float64)
         index = np.asarray(index, np.int64)
         if values.shape != index.shape:
-            raise ValueError(
-                f"`values` must be one for each of {len(index)} points, got shape {values.shape}"
-            )
+            raise ValueError(f"`values` must be one for each of {len(index)} points, got shape {values.shape}")
         if len(index) and index.min() < 0:
             raise ValueError(
                 f"`points` must lie on the grid of the space, got {int((index < 0).sum())} that do not; "

@@ -50,9 +50,7 @@ class Funnel(AbstractSearch):
             if before - value <= self.margin * abs(before):
                 return
 
-    def _baseline(
-        self, space: Space, rng: np.random.Generator
-    ) -> Generator[Batch, np.ndarray, tuple[np.int64, float]]:
+    def _baseline(self, space: Space, rng: np.random.Generator) -> Generator[Batch, np.ndarray, tuple[np.int64, float]]:
         index = space.point_index(space.points([self.baseline or space.default]))
         values = yield Batch(index)
         if not np.isfinite(values[0]):
@@ -126,8 +124,6 @@ def _combined(base: np.int64, changes: Index) -> Index:
     """Two or more of the changes applied together: they touch different parameters, so their steps add up."""
     steps = changes - base
     subsets = [
-        subset
-        for size in range(2, len(steps) + 1)
-        for subset in itertools.combinations(range(len(steps)), size)
+        subset for size in range(2, len(steps) + 1) for subset in itertools.combinations(range(len(steps)), size)
     ]
     return np.array([base + steps[list(subset)].sum() for subset in subsets], np.int64)

@@ -60,9 +60,7 @@ class Local(AbstractSearch):
                 pool_index, pool_values = pool_index[order], pool_values[order]
                 index, pool_index = pool_index[: self.starts], pool_index[self.starts :]
                 values, pool_values = pool_values[: self.starts], pool_values[self.starts :]
-            bottoms, lowest = yield from descend(
-                space, index, values, rng, width=self.width, exchange=self.exchange
-            )
+            bottoms, lowest = yield from descend(space, index, values, rng, width=self.width, exchange=self.exchange)
             if len(bottoms) and lowest.min() < best_value:
                 best_index, best_value = bottoms[[lowest.argmin()]], lowest.min()
             shake = not shake
@@ -73,14 +71,10 @@ def shaken(space: Space, index: Index, rng: np.random.Generator, changed: int) -
     tries = np.tile(index, (_TRIES, 1))
     moved = np.argsort(rng.random((len(space.items), *tries.shape)), axis=0) < changed
     out = np.zeros_like(tries)
-    for (_, parameter), stride, digit, move in zip(
-        space.items, space.strides, space.digits(tries), moved, strict=True
-    ):
+    for (_, parameter), stride, digit, move in zip(space.items, space.strides, space.digits(tries), moved, strict=True):
         card = parameter.cardinality
         step = rng.choice((-2, -1, 1, 2), size=digit.shape)
-        jump = (
-            np.clip(digit + step, 0, card - 1) if parameter.ordered else rng.integers(card, size=digit.shape)
-        )
+        jump = np.clip(digit + step, 0, card - 1) if parameter.ordered else rng.integers(card, size=digit.shape)
         out += np.where(move, jump, digit) * stride
     legal = space.screen(out.ravel())[0].reshape(out.shape) & (out != index)
     return np.unique(out[legal.argmax(axis=0), np.arange(len(index))])

@@ -63,9 +63,7 @@ class Calibration:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{len(self.residuals)} rows, error {self.error:.2%}, leave-one-out {self.left_out_error:.2%}"
-        ]
+        lines = [f"{len(self.residuals)} rows, error {self.error:.2%}, leave-one-out {self.left_out_error:.2%}"]
         return "\n".join(lines + [f"{name}={value:.6g}," for name, value in self.constants.items()])
 
 
@@ -102,13 +100,10 @@ def calibrate(
     for name in free:
         if name not in flat or not float(flat[name]) > 0:
             raise ValueError(
-                f"`free` must name positive numbers of the chip; got {name!r}. "
-                "Start it from a small positive value"
+                f"`free` must name positive numbers of the chip; got {name!r}. Start it from a small positive value"
             )
     if not observations or any(o.measured is None for o in observations):
-        raise ValueError(
-            "`observations` must be problems with a measured time; got none, or one without a time"
-        )
+        raise ValueError("`observations` must be problems with a measured time; got none, or one without a time")
     start = np.log([float(flat[name]) for name in free])
     logs, damping = start.copy(), 1e-2
     residuals, jacobian = _evaluate(hardware, observations, free, logs)

@@ -16,9 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-KernelName = Annotated[
-    str, typer.Argument(metavar="KERNEL", help="Such as matmul, matmul_nt, matmul_split_k.")
-]
+KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, matmul_nt, matmul_split_k.")]
 M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
 K = Annotated[int, typer.Option("--k", help="Length of the reduction.")]
 N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
@@ -44,18 +42,14 @@ def tune(
     k: K,
     n: N,
     dtype: Dtype = "bf16",
-    method: Annotated[
-        str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")
-    ] = "auto",
+    method: Annotated[str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")] = "auto",
     seed: Seed = 0,
     hardware: Chip = "a2a3",
     sync: Sync = "manual",
     groups: Groups = 8,
     as_json: Json = False,
     save: Annotated[Path | None, typer.Option(help="Write the result to this JSON file.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Compare the answer with float64.")
-    ] = True,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare the answer with float64.")] = True,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
@@ -65,10 +59,8 @@ def tune(
 
     chosen = kernel_named(kernel)
     specs = specs_of(chosen, m, k, n, dtype, groups)
-    inputs = {name: specs[name] for name in chosen.inputs}
-    result = autotune.tune(
-        chosen, hardware=preset(hardware), method=method, seed=seed, sync=sync, check=check, **inputs
-    )
+    inputs = [specs[name] for name in chosen.inputs]
+    result = autotune.tune(chosen, *inputs, hardware=preset(hardware), method=method, seed=seed, sync=sync, check=check)
     if save is not None:
         result.save(save)
     _show(result, as_json)
@@ -177,9 +169,7 @@ def hardware(
     chip = preset(name)
     numbers = {key: float(value) for key, value in chip.flat().items()}
     if as_json:
-        return _show(
-            {"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True
-        )
+        return _show({"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True)
     table = Table("number", "value", "source", title=f"{chip.name}: {chip.basis}", title_justify="left")
     for key, value in numbers.items():
         table.add_row(key, _reads_as(key, value), chip.sources.get(key, ""))

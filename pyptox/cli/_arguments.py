@@ -44,10 +44,7 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
         raise KernelError(f"`{kernel.name}` has no shapes on the command line; use pyptox from Python")
     axes = _AXES[kernel.name]
     return kernel.specs(
-        **{
-            name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32")
-            for name in axes
-        }
+        **{name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32") for name in axes}
     )
 
 
@@ -57,9 +54,7 @@ def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[
     for text in [*(part for part in tile.split(",") if part), *settings]:
         name, equals, value = text.partition("=")
         if not equals or not value:
-            raise ValueError(
-                f"`--tile` and `--set` expect name=value; got {text!r}. Try --tile m=16,n=256,k=256"
-            )
+            raise ValueError(f"`--tile` and `--set` expect name=value; got {text!r}. Try --tile m=16,n=256,k=256")
         given[name.strip()] = value.strip()
     kinds = {p.name: p for p in kernel.parameters}
     for name, value in given.items():

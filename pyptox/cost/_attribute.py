@@ -37,9 +37,7 @@ def attribute(
     times = hardware.times
     names = [f.name for f in fields(times)]
     constants = seeds([float(getattr(times, name)) for name in names])
-    chip = dataclasses.replace(
-        hardware, times=dataclasses.replace(times, **dict(zip(names, constants, strict=True)))
-    )
+    chip = dataclasses.replace(hardware, times=dataclasses.replace(times, **dict(zip(names, constants, strict=True))))
     shapes = {name: spec.shape for name, spec in specs.items()}
     cost = predict(kernel, specs, shapes, kernel.configuration(values), chip, options)
     gradient = gradient_of(cost.time_us, len(names))

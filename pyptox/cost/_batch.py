@@ -27,6 +27,8 @@ CHUNK = 65536
 GRADIENT_CHUNK = 8192
 """The same for value and gradient, whose working set is larger."""
 
+EXACT, RELAXED = Options(), Options(relaxed=True)
+
 _TRACES: dict[str, int] = {"evaluate": 0, "gradient": 0}
 
 
@@ -80,9 +82,7 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
         return (*value, slopes, over_slopes)
 
     # XLA's fusion takes minutes on the tangents of this graph and gains nothing there: compile without it
-    return jax.jit(
-        jax.vmap(one, in_axes=(None, 0, None, None)), compiler_options={"xla_disable_hlo_passes": "fusion"}
-    )
+    return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)), compiler_options={"xla_disable_hlo_passes": "fusion"})
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
@@ -105,7 +105,7 @@ def evaluate(
     specs: Mapping[str, Spec],
     points: Mapping[str, Any],
     hardware: Hardware,
-    options: Options = Options(),
+    options: Options = EXACT,
 ) -> Cost:
     """The cost of every candidate in ``points``.
 
@@ -159,7 +159,7 @@ def value_and_grad(
     points: Mapping[str, Any],
     hardware: Hardware,
     names: tuple[str, ...],
-    options: Options = Options(relaxed=True),
+    options: Options = RELAXED,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Time in µs of every candidate and its derivative by each parameter in ``names`` (µs an element).
 
@@ -175,7 +175,7 @@ def penalised(
     points: Mapping[str, Any],
     hardware: Hardware,
     names: tuple[str, ...],
-    options: Options = Options(relaxed=True),
+    options: Options = RELAXED,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """As :func:`value_and_grad`, with the overflow of hard spaces (as shares of their limits) and its slopes.
 

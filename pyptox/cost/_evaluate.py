@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, maximum, minimum
+from .._scalar import Scalar, cdiv, maximum, minimum, where
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, tensors_with_shapes
@@ -122,9 +122,7 @@ def instructions(nodes: list):
 def resource_kind(kernel: Kernel, tensors: tuple[tuple[str, str, bool, int], ...], choices: tuple) -> str:
     """``AIC``, ``AIV`` or ``MIX``: which cores a kernel's pipes belong to. Found by reading it on small shapes."""
     chip = a2a3()
-    specs = {
-        name: Spec((64,) * rank, dtype, (1,) * 64 if control else None) for name, dtype, control, rank in tensors
-    }
+    specs = {name: Spec((64,) * rank, dtype, (1,) * 64 if control else None) for name, dtype, control, rank in tensors}
     values = kernel.configuration(dict(choices))
     recorder = Recorder.of_integers(kernel, specs, values, chip)
     context = RuleContext(chip.times, chip.sizes, chip.clock_mhz, 1, 1, 0.0)
@@ -170,15 +168,27 @@ def record(
         context = contexts.setdefault(
             node.key, RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, active, split, miss)
         )
-        node.costs = list(rules.get(node.operation.name, node.operation.cost)(context, node))
+        rule: Rule = rules.get(node.operation.name) or node.operation.cost
+        node.costs = list(rule(context, node))
         if options.sync == "auto" and node.costs:
             first = node.costs[0][0]
             crosses = any(producers.get(b.number, first) != first for b in node.reads) or not node.reads
             if crosses:
-                node.costs[0] = (first, node.costs[0][1] + hardware.times.barrier)
+                node.costs[0] = (first, node.costs[0][1] + _barrier(node, hardware))
         if node.writes is not None and node.costs:
             producers[node.writes.number] = node.costs[-1][0]
     return Nest(recorder, kind, active, traffic)
+
+
+def _barrier(node: Instruction, hardware: Hardware) -> Scalar:
+    """What an automatic barrier costs an instruction.
+
+    It keeps a pipe from running ahead. Where a tile has one slot the pipes take turns anyway, and it costs nothing:
+    so the single-buffered rows of the published sweep say.
+    """
+    buffer = node.writes if node.fresh else node.reads[0]
+    stages = 1 if buffer is None or buffer.loop is None else buffer.loop.stages
+    return where(stages > 1, hardware.times.barrier, 0.0)
 
 
 def predict(
@@ -311,4 +321,3 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         legal=jnp.all(costs.legal),
         bound_us=jnp.max(costs.bound_us),
     )
-

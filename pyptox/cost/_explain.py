@@ -116,8 +116,7 @@ class Explanation:
         if self.full_cycles:
             off = self.closed_cycles / self.full_cycles - 1
             lines.append(
-                f"closed form {self.closed_cycles:,.0f} cycles, full simulation {self.full_cycles:,.0f} "
-                f"({off:+.2%})"
+                f"closed form {self.closed_cycles:,.0f} cycles, full simulation {self.full_cycles:,.0f} ({off:+.2%})"
             )
         lines.append(f"rests on: {self.basis}")
         return "\n".join(lines)

@@ -71,7 +71,7 @@ class _State:
 
 def _slot_wait(buffer: Buffer, state: _State, frames: dict[int, _Frame]) -> Scalar:
     """When the slot that a new tile takes has been read."""
-    frame = frames.get(buffer.loop.key if buffer.loop is not None else None)
+    frame = frames.get(buffer.loop.key) if buffer.loop is not None else None
     if frame is None:
         return 0.0
     number, stages = buffer.number, frame.stages

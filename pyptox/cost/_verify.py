@@ -72,9 +72,7 @@ class Verification:
             raise VerifierError("\n".join(map(str, self.errors)))
 
     def __str__(self) -> str:
-        lines = [f"error: {finding}" for finding in self.errors] + [
-            f"hint: {finding}" for finding in self.hints
-        ]
+        lines = [f"error: {finding}" for finding in self.errors] + [f"hint: {finding}" for finding in self.hints]
         return "\n".join(lines) if lines else f"`{self.kernel}` verified: no errors, no hints"
 
     def to_dict(self) -> dict[str, Any]:
@@ -234,9 +232,7 @@ def _cycles_of(nodes: list, name: str) -> float:
     return total
 
 
-def _spills(
-    kernel: Kernel, nest: Nest, by_space: dict[Space, list[Use]], chip: Hardware
-) -> Iterator[Finding]:
+def _spills(kernel: Kernel, nest: Nest, by_space: dict[Space, list[Use]], chip: Hardware) -> Iterator[Finding]:
     used, limit = occupancy(by_space)[Space.ACC], chip.sizes.acc
     if used <= limit:
         return
@@ -271,10 +267,7 @@ def _idle_slots(
     there = closed_form(fewer.walk, options.warm)
     if there > here * (1 + _SAME_CYCLES):
         return
-    message = (
-        f"stages={stages} is no faster than stages={stages - 1} here. "
-        f"Try stages={stages - 1}: it frees its slots"
-    )
+    message = f"stages={stages} is no faster than stages={stages - 1} here. Try stages={stages - 1}: it frees its slots"
     yield Finding(IDLE_SLOTS, message, "", {"stages": stages, "cycles": here, "cycles_with_fewer": there})
 
 
@@ -306,9 +299,7 @@ def _idle_cores(nest: Nest, chip: Hardware, options: Options) -> Iterator[Findin
         return
     details = {"blocks": blocks, "cores": cores, "waves": waves, "busy_share": busy}
     if blocks < cores:
-        message = (
-            f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles, or split K"
-        )
+        message = f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles, or split K"
     else:
         last = blocks - (waves - 1) * cores
         message = (

@@ -123,12 +123,8 @@ def matmul_staged(
                 rhs = pl.load(b, (j * tile.n, ko * tile.ka + kb * tile.kb), (tile.n, tile.kb))
 
                 def inner(k0, acc):
-                    left = pl.move(
-                        lhs, pl.Left, offset=(0, kb * tile.kb + k0 * tile.k0), shape=(tile.m, tile.k0)
-                    )
-                    right = pl.move(
-                        rhs, pl.Right, offset=(0, k0 * tile.k0), shape=(tile.n, tile.k0), transpose=True
-                    )
+                    left = pl.move(lhs, pl.Left, offset=(0, kb * tile.kb + k0 * tile.k0), shape=(tile.m, tile.k0))
+                    right = pl.move(rhs, pl.Right, offset=(0, k0 * tile.k0), shape=(tile.n, tile.k0), transpose=True)
                     return pl.matmul(left, right, acc)
 
                 return pl.pipeline(pl.cdiv(rhs.valid[1], tile.k0), inner, acc, stages=stages)

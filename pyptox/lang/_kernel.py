@@ -178,5 +178,3 @@ def kernel(
         return made
 
     return decorate
-
-

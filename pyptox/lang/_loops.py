@@ -1,7 +1,7 @@
 """Loops and the grid. They are functional, ``body(index, carry) -> carry``, as in ``jax.lax.fori_loop``."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .._errors import KernelError
 from .._scalar import Scalar
@@ -60,5 +60,3 @@ def element(tensor: Tensor, index: Index) -> Index:
 def prefix(tensor: Tensor, index: Index) -> Index:
     """The sum of the numbers before a grid index in a control input: where expert ``g`` starts."""
     return _data(tensor, index, "prefix")
-
-

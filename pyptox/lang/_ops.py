@@ -122,7 +122,9 @@ def _move_infer(tile: Tile, *, space: Space, offset, shape, transpose: bool) -> 
     for axis in range(2):
         start = reading.value(offset[axis]) if isinstance(offset[axis], Index) else offset[axis]
         if is_number(start) and start == 0:
-            valid.append(tile.valid[axis] if shape[axis] is tile.shape[axis] else minimum(tile.valid[axis], shape[axis]))
+            valid.append(
+                tile.valid[axis] if shape[axis] is tile.shape[axis] else minimum(tile.valid[axis], shape[axis])
+            )
         else:
             valid.append(clip(tile.valid[axis] - start, 0, shape[axis]))
     if transpose:

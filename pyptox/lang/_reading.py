@@ -80,7 +80,12 @@ ROW_MAJOR = Order()
 
 
 class AbstractReading(abc.ABC):
-    """Interprets a kernel: what an operation, a loop and the grid mean."""
+    """Interprets a kernel: what an operation, a loop and the grid mean.
+
+    ``sizes`` are those of the chip: implicit staging picks its tile by them.
+    """
+
+    sizes: Any
 
     @abc.abstractmethod
     def apply(self, operation: Operation, tiles: Sequence[Tile], attributes: dict[str, Any]) -> Any:

@@ -172,7 +172,9 @@ class Recorder(AbstractReading):
         node.first, _ = self._body(node, 0, lambda: body(*indices))
         self._next_buffer, self._next_key = 0, 0
         if not self.data:
-            for axis, position in zip(self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True):
+            for axis, position in zip(
+                self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True
+            ):
                 self.values[axis] = position
         node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
         self.nodes = [node]
@@ -218,8 +220,7 @@ class Recorder(AbstractReading):
         number = self._next_buffer
         self._next_buffer += 1
         loop = self._loops[-1] if self._loops else None
-        buffer = self.buffers.setdefault(number, Buffer(number, loop=loop))
-        return buffer
+        return self.buffers.setdefault(number, Buffer(number, loop=loop))
 
     def accesses(self) -> Iterator[Access]:
         """Every load and store of the first block, with the loops around it."""
@@ -245,7 +246,11 @@ class Recorder(AbstractReading):
     # ------------------------------------------------------------------------------------------- constructors
     @staticmethod
     def of_integers(
-        kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware, group: int = 0
+        kernel: Kernel,
+        specs: Mapping[str, Spec],
+        values: Mapping[str, Any],
+        hardware: Hardware,
+        group: int = 0,
     ) -> "Recorder":
         """The nest with plain numbers. ``group`` is the position in the control inputs that is read."""
         recorder = Recorder(plain_sizes(hardware.sizes), int(hardware.counts.aic), data_at(specs, group))
@@ -281,5 +286,3 @@ def tensors_with_shapes(kernel: Kernel, specs: Mapping[str, Spec], shapes: Mappi
         name: Tensor(name, tuple(shapes[name]), spec.dtype, name in kernel.outputs, spec.values is not None)
         for name, spec in specs.items()
     }
-
-

@@ -247,5 +247,3 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
     return _compiled(kernel, tuple(specs.items()), tuple(values.items()), tuple(limits.items()), float64)
-
-

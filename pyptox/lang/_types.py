@@ -179,8 +179,8 @@ class Tensor:
 class Tile:
     """A two-dimensional tile on chip.
 
-    ``shape`` is what is allocated, ``valid`` what is there (loads clip at the tensor's edge and fill with zeros).
-    ``payload`` is an array in the run reading and a :class:`Buffer` in the cost reading; kernels never touch it.
+    ``shape`` is what is allocated, ``valid`` what is there (loads clip at the tensor's edge, zero-filled).
+    ``payload`` is an array in the run reading, a :class:`Buffer` in the cost reading; kernels never touch it.
     """
 
     shape: tuple[Scalar, Scalar]
@@ -204,6 +204,6 @@ class Buffer:
 
     number: int
     tile: Any = None  # the Tile that it was made for
-    site: str = ""
+    site: tuple[str, int] = ("", 0)
     loop: Any = None  # innermost recorded loop around the allocation
     label: str = field(default="")

@@ -150,7 +150,9 @@ row_max = _reduction("row_max", jnp.max, -jnp.inf)
 
 def _cast_infer(tile: Tile, *, dtype: str, rounding: str) -> TileType:
     if tile.space not in (Acc, Vec):
-        raise KernelError(f"`cast` works in Vec, or on an accumulator on its way out; the tile is in {tile.space.value}")
+        raise KernelError(
+            f"`cast` works in Vec, or on an accumulator on its way out; the tile is in {tile.space.value}"
+        )
     if rounding not in ROUNDINGS:
         raise KernelError(f"`rounding` must be one of {', '.join(ROUNDINGS)}; got {rounding!r}")
     return TileType(tile.shape, tile.valid, dtype_of(dtype).name, tile.space)

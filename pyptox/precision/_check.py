@@ -126,9 +126,7 @@ def _accumulation(recorder: Recorder, outputs: tuple[str, ...]) -> tuple[float, 
     casts = [
         dtype_of(node.out.dtype).unit_roundoff
         for node in instructions(recorder.walk.first)
-        if node.operation.name == "cast"
-        and node.out is not None
-        and dtype_of(node.out.dtype).unit_roundoff > _U32
+        if node.operation.name == "cast" and node.out is not None and dtype_of(node.out.dtype).unit_roundoff > _U32
     ]
     return steps, sum(sorted(casts)[: max(0, len(casts) - len(outputs))])
 
@@ -164,9 +162,9 @@ def check(
     values = kernel.configuration(values)
     chip = hardware or a2a3()
     tile = _store_tile(Recorder.of_integers(kernel, specs, values, chip))
-    shape = specs[next(iter(kernel.outputs))].shape
+    shape: tuple[int, ...] = specs[next(iter(kernel.outputs))].shape
     rows = _with_edge(shape[-2] if len(shape) > 1 else 1, tile[0]) if rows is None else rows
-    columns = _with_edge(shape[-1], tile[1]) if columns is None else columns
+    columns = _with_edge(shape[len(shape) - 1], tile[1]) if columns is None else columns
     for name, number in (("rows", rows), ("columns", columns)):
         if number < 1:
             raise ValueError(f"`{name}` must be at least 1; got {number}")
@@ -202,9 +200,7 @@ def _ulp(dtype: str, expected: np.ndarray) -> np.ndarray:
     kind = dtype_of(dtype)
     if not kind.floating:
         return np.ones_like(expected)
-    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[
-        kind.name
-    ]  # exponents of the smallest normal numbers
+    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[kind.name]  # exponents of the smallest normal numbers
     exponent = np.maximum(np.frexp(expected)[1] - 1.0, smallest)
     return np.exp2(exponent) * 2.0 * kind.unit_roundoff
 

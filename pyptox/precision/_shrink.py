@@ -39,9 +39,7 @@ def _resized(specs: Mapping[str, Spec], places: tuple[Place, ...], size: int) ->
 def groups(kernel: Kernel, specs: Mapping[str, Spec]) -> list[Group]:
     """The axes of the inputs, grouped. Control inputs have none."""
     inputs = {name: specs[name] for name in kernel.inputs}
-    places = [
-        (n, axis) for n, spec in inputs.items() if spec.values is None for axis in range(len(spec.shape))
-    ]
+    places = [(n, axis) for n, spec in inputs.items() if spec.values is None for axis in range(len(spec.shape))]
     size_of = {place: inputs[place[0]].shape[place[1]] for place in places}
     before = kernel.specs(**inputs)
     found: list[Group] = []

@@ -11,9 +11,7 @@ def problem(row: Row) -> Problem:
     if "a5" in text(row, "platform").lower():
         raise NotCovered("fp8/fp4 product of the A5, which the cube model does not have")
     if "conv" in kernel:
-        raise NotCovered(
-            "convolution: the input window is read once and expanded on chip, not a plain product"
-        )
+        raise NotCovered("convolution: the input window is read once and expanded on chip, not a plain product")
     if text(row, "ranks") not in ("", "0", "1") and "compute-only" not in kernel:
         raise NotCovered("fused with communication over several ranks")
     if not text(row, "base_m"):
@@ -32,9 +30,7 @@ def problem(row: Row) -> Problem:
     values["group"] = count(row, "swizzle_count_n") if text(row, "swizzle_count_n") else -(-n // base_n)
     # the TFLOPS column, where there is one, has more digits than the time
     measured = (
-        2e-6 * m * n * k / number(row, "tflops_published")
-        if text(row, "tflops_published")
-        else number(row, "time_us")
+        2e-6 * m * n * k / number(row, "tflops_published") if text(row, "tflops_published") else number(row, "time_us")
     )
     cores = count(row, "cores_aic") if text(row, "cores_aic") else None
     return Problem(

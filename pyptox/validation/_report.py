@@ -58,20 +58,16 @@ class Report:
             if clear:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
-                result[name] = {"rank": float(np.corrcoef(*ranks)[0, 1]), "sign": agree}
+                result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree}
         return result
 
     def __str__(self) -> str:
         data, lines = self.to_dict(), []
         for name, s in data["files"].items():
             error = (
-                ""
-                if s["mean_error"] is None
-                else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
+                "" if s["mean_error"] is None else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
             )
-            lines.append(
-                f"{name}: {s['covered']} rows covered{error}; outcomes {s['outcomes_agree']}/{s['outcomes']}"
-            )
+            lines.append(f"{name}: {s['covered']} rows covered{error}; outcomes {s['outcomes_agree']}/{s['outcomes']}")
             lines += [f"  {n} not covered: {reason}" for reason, n in s["not_covered"].items()]
         lines += [f"{g}: rank {v['rank']:.2f}, sign {v['sign']:.0%}" for g, v in data["groups"].items()]
         return "\n".join(lines)

@@ -32,9 +32,7 @@ def failed_tile(row: Row, hardware: Hardware) -> bool:
     stated = re.search(r"(\d+)\*(\d+)\*(\d+).*double-buffered L0([AB])", detail)
     if stated:
         rows, columns, width = (int(stated.group(i)) for i in (1, 2, 3))
-        return 2 * rows * columns * width > (
-            hardware.sizes.left if stated.group(4) == "A" else hardware.sizes.right
-        )
+        return 2 * rows * columns * width > (hardware.sizes.left if stated.group(4) == "A" else hardware.sizes.right)
     predicted = rejected(row, hardware) if "L0" in detail else None
     if predicted is None:
         raise NotCovered("failed for a reason that the columns do not determine")

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from autotune import Config, Store, Trial, write_json
 
-SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 CONFIGS = st.builds(Config, st.dictionaries(st.text(), SCALARS))
 
 
@@ -49,9 +47,7 @@ def test_config_is_frozen_and_canonical() -> None:
     st.lists(st.floats(allow_nan=False, allow_infinity=False)),
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
 )
-def test_trial_round_trips(
-    config: Config, value: float, samples: list[float], predicted: float | None
-) -> None:
+def test_trial_round_trips(config: Config, value: float, samples: list[float], predicted: float | None) -> None:
     trial = Trial(config, value=value, samples=tuple(samples), predicted=predicted, seconds=0.5, seed=3)
     assert Trial.from_json(trial.to_json()) == trial
     failed = Trial.failed(config, "timeout", "60 s")

@@ -35,9 +35,7 @@ def recorded(path: pathlib.Path) -> tuple[Space, np.ndarray]:
     index = free.point_index(columns)
     assert index.min() >= 0
     times = np.full(free.size, np.nan)
-    times[index] = [
-        np.mean(row["times"]["runtimes"]) if row["invalidity"] == "correct" else np.inf for row in results
-    ]
+    times[index] = [np.mean(row["times"]["runtimes"]) if row["invalidity"] == "correct" else np.inf for row in results]
     return free.where("recorded", lambda at: ~np.isnan(times[free.point_index(at)])), times
 
 
@@ -59,9 +57,7 @@ def efficiency(path: pathlib.Path, search: AbstractSearch, evaluations: int) -> 
 
 
 @pytest.mark.parametrize(("device", "local", "chance"), [("A100", 0.83, 0.78), ("A4000", 0.92, 0.89)])
-def test_local_beats_random_at_128_measurements(
-    shared: pathlib.Path, device: str, local: float, chance: float
-) -> None:
+def test_local_beats_random_at_128_measurements(shared: pathlib.Path, device: str, local: float, chance: float) -> None:
     path = shared / "replay" / f"convolution_{device}.T4.json.gz"
     if not path.exists():
         pytest.skip(f"the recorded space is not there (looked for {path})")

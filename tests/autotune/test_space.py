@@ -167,9 +167,7 @@ def test_default_and_membership() -> None:
 
 
 def test_empty_space_names_the_last_constraint() -> None:
-    space = (
-        small().where("impossible", lambda at: at["m"] > 4096).where("never_asked", lambda at: at["m"] > 0)
-    )
+    space = small().where("impossible", lambda at: at["m"] > 4096).where("never_asked", lambda at: at["m"] > 0)
     for attempt in (
         space.enumerate,
         lambda: list(space.enumerate(chunk=5)),
@@ -213,9 +211,7 @@ def test_samples_are_legal_distinct_and_seeded(spread: bool) -> None:
 
 
 def test_sample_finds_rare_points_of_a_large_space() -> None:
-    space = Space(a=Integer(0, 999), b=Integer(0, 999)).where(
-        "rare", lambda at: at["a"] * 1000 + at["b"] == 777
-    )
+    space = Space(a=Integer(0, 999), b=Integer(0, 999)).where("rare", lambda at: at["a"] * 1000 + at["b"] == 777)
     assert space.sample(np.random.default_rng(0), 4) == {"a": [0], "b": [777]}
 
 

@@ -111,9 +111,7 @@ def test_store_trials_outside_the_space_are_left_out(tmp_path: pathlib.Path) -> 
 def test_workers_give_the_same_result() -> None:
     alone = drive(Tuner(space(), search=Random()), distance, Budget(evaluations=50), batch=8)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        together = drive(
-            Tuner(space(), search=Random()), distance, Budget(evaluations=50), batch=8, mapping=pool.map
-        )
+        together = drive(Tuner(space(), search=Random()), distance, Budget(evaluations=50), batch=8, mapping=pool.map)
     assert [trial.config for trial in alone.trials] == [trial.config for trial in together.trials]
 
 
