@@ -151,8 +151,8 @@ class Result:
             verdict = "passed" if self.check.get("passed") else "FAILED"
             lines.append(f"  float64   {verdict}: {self.check.get('summary', '')}")
         lines.append(
-            f"  search    {self.method}, {self.evaluations:,} of {self.space_size:,} candidates in {self.seconds:.2f} s, "
-            f"seed {self.seed}{', interrupted' if self.interrupted else ''}"
+            f"  search    {self.method}, {self.evaluations:,} of {self.space_size:,} candidates "
+            f"in {self.seconds:.2f} s, seed {self.seed}{', interrupted' if self.interrupted else ''}"
         )
         lines.append(f"  rests on  {self.basis}; chip {self.hardware_hash}")
         return "\n".join([*lines, "", self.table()])

@@ -215,7 +215,7 @@ def test_a_new_method_is_one_generator() -> None:
     assert minimise(lambda at: -at["x"], corners, Corners()).config == Config(x=9)
 
 
-def test_importing_autotune_leaves_jax_and_optax_alone() -> None:
-    script = "import sys, autotune; assert not {'jax', 'optax'} & set(sys.modules)"
+def test_importing_autotune_leaves_optax_alone() -> None:
+    script = "import sys, autotune; assert 'optax' not in sys.modules"
     root = pathlib.Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-c", script], cwd=root, check=True)

@@ -1,0 +1,100 @@
+"""How many candidates a second the cost model scores: ``python -m benchmarks.cost_throughput [--json]``.
+
+Prints, from one run: ``candidates_per_second`` and ``gradients_per_second`` after compilation, ``compile_s`` and
+``gradient_compile_s``, ``exhaustive_million_s`` (a search of about a million points in a fresh process, import
+included) and ``warm_new_shape_ms`` (scoring 100,000 candidates of a shape not seen before, without a new trace).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+import pyptox as px
+
+_MILLION = """
+import autotune, pyptox as px
+from autotune import Integer, Multiple, PowerOfTwo, Space
+space = Space(m=Multiple(16, 512, 16), n=Multiple(16, 512, 16), k=Multiple(16, 1024, 16),
+              stages=Integer(1, 4), group=PowerOfTwo(1, 8))
+autotune.tune(px.kernels.matmul, px.spec((1024, 4096), "bf16"), px.spec((4096, 4096), "bf16"),
+              space=space, method="exhaustive", check=False)
+"""
+
+
+def _points(count: int, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    sizes = {name: rng.integers(1, 17, count).astype(np.float32) * 16 for name in ("m", "n", "k")}
+    return sizes | {
+        "stages": rng.integers(1, 5, count).astype(np.float32),
+        "group": rng.integers(1, 9, count).astype(np.float32),
+    }
+
+
+def _best(function, repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def measure() -> dict[str, float]:
+    """All figures of this benchmark."""
+    kernel, chip = px.kernels.matmul, px.hardware.a2a3()
+
+    def specs(m: int, k: int, n: int):
+        return kernel.specs(px.spec((m, k), "bf16"), px.spec((k, n), "bf16"))
+
+    problem, count = specs(1024, 4096, 4096), 1 << 20
+    points = _points(count, 0)
+    few = {name: column[:16] for name, column in points.items()}
+    begin = time.perf_counter()
+    px.cost.evaluate(kernel, problem, few, chip)
+    compile_s = time.perf_counter() - begin
+    rate = count / _best(lambda: px.cost.evaluate(kernel, problem, points, chip))
+    traces = px.cost.trace_count("evaluate")
+    hundred = _points(100_000, 1)
+    warm = min(
+        _best(lambda n=n: px.cost.evaluate(kernel, specs(16, 5120 + 128 * n, 17408), hundred, chip), 1)
+        for n in range(5)
+    )
+    if px.cost.trace_count("evaluate") != traces:
+        raise RuntimeError("a new shape was traced again")
+    names = ("m", "n", "k")
+    begin = time.perf_counter()
+    px.cost.value_and_grad(kernel, problem, few, chip, names)
+    gradient_compile_s = time.perf_counter() - begin
+    part = {name: column[:131_072] for name, column in points.items()}
+    gradients = 131_072 / _best(lambda: px.cost.value_and_grad(kernel, problem, part, chip, names), 3)
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", _MILLION], check=True)
+    return {
+        "candidates_per_second": rate,
+        "compile_s": compile_s,
+        "gradients_per_second": gradients,
+        "gradient_compile_s": gradient_compile_s,
+        "exhaustive_million_s": time.perf_counter() - begin,
+        "warm_new_shape_ms": 1000 * warm,
+    }
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    arguments = parser.parse_args()
+    figures = measure()
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:24s} {value:,.3f}")
+
+
+if __name__ == "__main__":
+    main()
