@@ -3,6 +3,7 @@
 import pytest
 
 import pyptox as px
+from pyptox import lang as pl
 from pyptox.precision import check, shrink
 
 
@@ -20,3 +21,25 @@ def test_shrink_keeps_the_reduction_when_all_sizes_agree() -> None:
     specs = px.kernels.matmul_nt.specs(px.spec((512, 512), "bf16"), px.spec((512, 512), "bf16"))
     small = shrink(px.kernels.matmul_nt, specs, 16, 40)
     assert [small[name].shape for name in ("a", "b", "out")] == [(16, 512), (40, 512), (16, 40)]
+
+
+def test_a_kernel_that_truncates_fails():
+    @px.kernel(
+        outputs={"out": lambda a, b: px.spec((a.shape[0], b.shape[1]), "bf16")}, tile={"m": 16, "n": 32, "k": 32}
+    )
+    def truncating(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes) -> None:
+        (m, k), (_, n) = a.shape, b.shape
+
+        def block(i, j):
+            def step(kk, acc):
+                lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
+                rhs = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
+                return pl.matmul(lhs, rhs, acc)
+
+            acc = pl.pipeline(pl.cdiv(k, tile.k), step, pl.zeros((tile.m, tile.n), "fp32", space=pl.Acc))
+            pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, "bf16", rounding="trunc"))
+
+        pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block)
+
+    specs = truncating.specs(px.spec((32, 256), "bf16"), px.spec((256, 64), "bf16"))
+    assert not check(truncating, specs, {}).passed
