@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,6 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON values."""
-        from dataclasses import asdict
-
         return {"format": FORMAT, **asdict(self)}
 
     def save(self, path: str | Path) -> None:

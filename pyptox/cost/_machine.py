@@ -155,8 +155,8 @@ def busy(nodes: list) -> dict[str, Scalar]:
     return total
 
 
-def _all_buffers(nodes: list, loop: Loop) -> set[int]:
-    """Buffers that are made directly inside ``loop``."""
+def _made_in(nodes: list) -> set[int]:
+    """Buffers that are made directly in a loop's body."""
     return {n.writes.number for n in nodes if isinstance(n, Instruction) and n.fresh and n.writes is not None}
 
 
@@ -179,7 +179,7 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
     count, steps = loop.count, warm(loop)
     if is_number(count) and count < 1:
         return
-    made = _all_buffers(loop.first, loop)
+    made = _made_in(loop.first)
     base = {
         number: (state.times["released", number], state.slopes.get(number, 0.0))
         for number in made

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, clip, is_number, maximum, minimum, round_up
+from .._scalar import Scalar, cdiv, ceil, clip, is_number, maximum, minimum, round_up
 from . import _rules
 from ._loops import pipeline
 from ._reading import Operation, TileType, current
@@ -207,8 +207,6 @@ def staging_depth(sizes: Any, rows: Scalar, columns: Scalar, depth: Scalar, widt
 
 
 def _ceil_exact(value: Scalar) -> Scalar:
-    from .._scalar import ceil
-
     rounded = ceil(value)
     return int(rounded) if is_number(rounded) else rounded
 

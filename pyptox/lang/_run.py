@@ -18,7 +18,7 @@ from .._errors import KernelError
 from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
-from ._record import Recorder
+from ._record import Recorder, tensors_with_shapes
 from ._types import Axis, DataTerm, Index, Spec, Tensor, Tile
 
 
@@ -174,20 +174,12 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
             arrays[name] = array if spec.values else jnp.pad(array, [(0, e) for e in extra])
         reading = _Run(arrays, specs, hardware.sizes, float64)
         reading.outputs = tuple(kernel.outputs)
-        kernel.read(reading, tensors_of(kernel, specs), values)
+        kernel.read(reading, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         return tuple(
             reading.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs
         )
 
     return jax.jit(run)
-
-
-def tensors_of(kernel: Kernel, specs: Mapping[str, Spec]) -> dict[str, Tensor]:
-    """Tensor handles with integer shapes."""
-    return {
-        name: Tensor(name, spec.shape, spec.dtype, name in kernel.outputs, spec.values is not None)
-        for name, spec in specs.items()
-    }
 
 
 def _arrays_and_specs(kernel: Kernel, inputs: Sequence) -> tuple[list, dict[str, Spec]]:
