@@ -13,14 +13,14 @@ from pyptox.validation import Problem
 
 def test_recovers_constants():
     chip = a2a3()
-    true = chip.replace(launch_us=chip.times.launch_us * 1.5, load_byte=chip.times.load_byte * 1.2)
+    true = chip.replace(launch_us=chip.times.launch_us * 1.5, l2_us=chip.times.l2_us * 1.2)
     rows = []
     for m in (128, 1152, 4224):
         specs = matmul_staged.specs(pl.spec((m, 2048), "fp16"), pl.spec((2048, 2048), "fp16"))
         problem = Problem(matmul_staged, specs, matmul_staged.configuration({}))
         rows.append(dataclasses.replace(problem, measured=problem.cost(true).time_us))
-    fit = calibrate(chip, rows, free=("launch_us", "load_byte"), prior_strength=1e-4)
-    assert fit.constants["load_byte"] == pytest.approx(true.times.load_byte, rel=1e-2)
+    fit = calibrate(chip, rows, free=("launch_us", "l2_us"), prior_strength=1e-4)
+    assert fit.constants["l2_us"] == pytest.approx(true.times.l2_us, rel=1e-2)
     assert fit.constants["launch_us"] == pytest.approx(true.times.launch_us, rel=1e-2)
     with pytest.raises(ValueError, match="`free`"):
         calibrate(chip, rows, free=("nothing",))

@@ -7,22 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._dual import gradient_of, seeds, value_of
-from ..hardware import Hardware
+from ..hardware import PUBLISHED, Hardware
 from ..validation._problem import Problem
 
-FREE = (
-    "launch_us",
-    "load_start",
-    "load_byte",
-    "hbm_us",
-    "move_start",
-    "left_byte",
-    "right_byte",
-    "cube_head",
-    "barrier",
-    "l2_usable",
-    "l2_ramp",
-)
+FREE = tuple(PUBLISHED)
 """Constants that are fitted by default."""
 
 
@@ -84,7 +72,7 @@ def calibrate(
     observations: Sequence[Problem],
     *,
     free: Sequence[str] = FREE,
-    prior_strength: float = 0.03,
+    prior_strength: float = 0.1,
     steps: int = 30,
 ) -> Calibration:
     """Fit constants to measured times: ``min Σ r_i² + prior_strength² Σ log²(c / c_0)``.

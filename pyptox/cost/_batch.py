@@ -38,11 +38,15 @@ def trace_count(name: str) -> int:
 
 
 def _types(specs: Mapping[str, Spec]) -> tuple:
-    return tuple((n, s.dtype, len(s.shape), len(s.values) if s.values is not None else 0) for n, s in specs.items())
+    return tuple(
+        (n, s.dtype, len(s.shape), len(s.values) if s.values is not None else 0, s.layout) for n, s in specs.items()
+    )
 
 
 def _specs_of(types: tuple) -> dict[str, Spec]:
-    return {n: Spec((1,) * rank if not g else (g,), d, (1,) * g if g else None) for n, d, rank, g in types}
+    return {
+        n: Spec((1,) * rank if not g else (g,), d, (1,) * g if g else None, layout) for n, d, rank, g, layout in types
+    }
 
 
 @functools.lru_cache(maxsize=128)

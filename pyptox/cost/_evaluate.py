@@ -159,22 +159,24 @@ def record(
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
     traffic = transfers(recorder, hardware.sizes, active)
+    # fewer cores run in the last wave: the sum over waves of what they share is that of the mean
+    sharing = recorder.blocks / recorder.walk.count
     rules = dict(options.rules)
     split = recorder.vector_split = 2 if kind == "MIX" else 1
     contexts: dict[int, RuleContext] = {}
     producers: dict[int, str] = {}
     for node in instructions([recorder.walk]):
-        miss = traffic[node.key].miss if node.key in traffic else 0.0
+        miss, first = (traffic[node.key].miss, traffic[node.key].first) if node.key in traffic else (0.0, 0.0)
         context = contexts.setdefault(
-            node.key, RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, active, split, miss)
+            node.key, RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, sharing, split, miss, first)
         )
         rule: Rule = rules.get(node.operation.name) or node.operation.cost
         node.costs = list(rule(context, node))
         if options.sync == "auto" and node.costs:
-            first = node.costs[0][0]
-            crosses = any(producers.get(b.number, first) != first for b in node.reads) or not node.reads
+            pipe = node.costs[0][0]
+            crosses = any(producers.get(b.number, pipe) != pipe for b in node.reads) or not node.reads
             if crosses:
-                node.costs[0] = (first, node.costs[0][1] + _barrier(node, hardware))
+                node.stall = _barrier(node, hardware)
         if node.writes is not None and node.costs:
             producers[node.writes.number] = node.costs[-1][0]
     return Nest(recorder, kind, active, traffic)

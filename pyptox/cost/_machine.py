@@ -124,7 +124,7 @@ def _execute(node: Instruction, state: _State, frames: dict[int, _Frame]) -> Non
             for buffer in inputs:
                 if state.owner.get(("ready", buffer.number)) != pipe:
                     start = later(start, state.get("ready", buffer.number))
-            start = later(start, wait)
+            start = later(start, wait) + node.stall
         else:
             start = later(start, end)
         end = start + cycles
@@ -140,18 +140,19 @@ def _execute(node: Instruction, state: _State, frames: dict[int, _Frame]) -> Non
             state.put("released", out.number, end, pipe)
 
 
-def busy(nodes: list) -> dict[str, Scalar]:
-    """Cycles that each pipe works in one pass over ``nodes``, loops included."""
+def busy(nodes: list, stalls: bool = False) -> dict[str, Scalar]:
+    """Cycles that each pipe works in one pass over ``nodes``, loops included; with ``stalls``, waits at barriers too."""
     total: dict[str, Scalar] = {}
     for node in nodes:
         if isinstance(node, Loop):
-            first, last = busy(node.first), busy(node.last)
+            first, last = busy(node.first, stalls), busy(node.last, stalls)
             for pipe in first:
                 amount = (node.count - 1) * first[pipe] + last[pipe]
                 total[pipe] = total.get(pipe, 0.0) + amount
         else:
-            for pipe, cycles in node.costs:
-                total[pipe] = total.get(pipe, 0.0) + cycles
+            for position, (pipe, cycles) in enumerate(node.costs):
+                amount = cycles + node.stall if stalls and position == 0 else cycles
+                total[pipe] = total.get(pipe, 0.0) + amount
     return total
 
 
@@ -213,7 +214,7 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
 def _advance(loop: Loop, state: _State, snapshots: list[_State], frame: _Frame, made: set[int]) -> None:
     """Move the state from after the warm iterations to before the last one."""
     steps = len(snapshots) - 1
-    work = busy(loop.first)
+    work = busy(loop.first, stalls=True)
     pipes = [pipe for pipe in work if ("pipe", pipe) in state.times]
     after, before = snapshots[-1], snapshots[-2]
     own = {pipe: after.get("pipe", pipe) - before.get("pipe", pipe) for pipe in pipes}
@@ -268,7 +269,7 @@ class Event:
     pipe: str
     start: float
     end: float
-    cause: str  # "pipe", "operand" or "slot": what held the start back
+    cause: str  # "pipe", "operand" or "slot": what held the start back, a barrier aside
     iteration: tuple[int, ...]
 
 
@@ -325,6 +326,7 @@ def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
                             start, cause = time, "operand"
                     if wait > start:
                         start, cause = wait, "slot"
+                    start += node.stall
                 elif end > start:
                     start, cause = end, "operand"
                 end = start + cycles

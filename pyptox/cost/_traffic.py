@@ -26,12 +26,14 @@ class Transfer:
         moved: bytes moved in whole lines.
         useful: bytes asked for.
         miss: share of the moved bytes that HBM supplies (loads).
+        first: share of the moved bytes that are touched for the first time (loads).
     """
 
     access: Access
     moved: Scalar
     useful: Scalar
     miss: Scalar
+    first: Scalar
 
 
 def _axes_of(access: Access) -> frozenset:
@@ -82,7 +84,7 @@ def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
     tile = node.out if node.out is not None else node.tiles[0]
     rows, columns = tile.valid
     width = dtype_of(tensor.dtype).bytes
-    return moved_bytes(sizes, rows, columns, width, tensor.shape[-1]), rows * columns * width
+    return moved_bytes(sizes, tensor, rows, columns), rows * columns * width
 
 
 def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Transfer]:
@@ -95,31 +97,47 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
     moved, useful, unique = {}, {}, {}
     for access in accesses:
         key = access.instruction.key
-        width = dtype_of(access.tensor.dtype).bytes
         moved[key], useful[key] = per_block[key]
         (rows, end_rows, row_blocks), (columns, end_columns, column_blocks) = _edge_factors(access, recorder)
         if row_blocks is not None:
             factor = 1 + (end_rows / rows - 1) / row_blocks
             moved[key], useful[key] = moved[key] * factor, useful[key] * factor
         if column_blocks is not None:
-            whole = access.tensor.shape[-1]
-            lines = moved_bytes(sizes, 1, end_columns, width, whole) / moved_bytes(sizes, 1, columns, width, whole)
+            tensor = access.tensor
+            lines = moved_bytes(sizes, tensor, 1, end_columns) / moved_bytes(sizes, tensor, 1, columns)
             moved[key] = moved[key] * (1 + (lines - 1) / column_blocks)
             useful[key] = useful[key] * (1 + (end_columns / columns - 1) / column_blocks)
         unique[key] = moved[key]
         for loop in access.loops:
             if loop.axis not in axes[key]:
                 unique[key] = unique[key] / maximum(loop.count, 1)
-    misses = _misses(recorder, sizes, active, unique, axes)
+    compulsory = _compulsory(recorder, unique, axes)
+    misses = _misses(recorder, sizes, active, unique, axes, compulsory)
     result = {}
     for access in accesses:
         key = access.instruction.key
-        share = minimum(misses[key] / (maximum(moved[key], 1.0) * blocks), 1.0) if access.mode == "read" else 0.0
-        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, share)
+        whole = maximum(moved[key], 1.0) * blocks
+        miss, first = (
+            (minimum(misses[key] / whole, 1.0), minimum(compulsory[key] / whole, 1.0))
+            if access.mode == "read"
+            else (0.0, 0.0)
+        )
+        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first)
     return result
 
 
-def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes: dict) -> dict:
+def _compulsory(recorder: Recorder, unique: dict, axes: dict) -> dict:
+    """Bytes touched for the first time over the whole walk, by instruction key."""
+    first = {}
+    for key, size in unique.items():
+        for level in recorder.levels:
+            if level.axis in axes[key]:
+                size = size * level.extent
+        first[key] = size
+    return first
+
+
+def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes: dict, compulsory: dict) -> dict:
     """Bytes from HBM over the whole walk, by instruction key."""
     levels = recorder.levels
     usable = sizes.l2 * sizes.l2_usable
@@ -129,12 +147,7 @@ def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes
         concurrent.append(here)
         rest = maximum(rest / here, 1)
     concurrent = concurrent[::-1]
-    misses = {}
-    for key, size in unique.items():
-        for level in levels:
-            if level.axis in axes[key]:
-                size = size * level.extent
-        misses[key] = size
+    misses = dict(compulsory)
     inside = dict(unique)  # bytes touched by one iteration of the level, per access
     for level, together in reversed(list(zip(levels, concurrent, strict=True))):
         footprint: Scalar = 0.0

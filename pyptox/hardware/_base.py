@@ -47,6 +47,7 @@ class Sizes:
     line: Number  # GM transfer granule, bytes
     fractal_rows: Number  # rows (and output columns) of a cube fractal, elements
     fractal_bytes: Number  # reduction bytes of a cube fractal
+    page: Number  # address range beyond which two rows have nothing in common, bytes
     min_row: Number  # smallest innermost row of an on-chip tile, bytes
     repeat: Number  # bytes of one vector instruction repeat
     fp32_passes: Number  # cube passes over a 4-byte fractal
@@ -61,10 +62,11 @@ class Times:
     block: Number  # start of one block on a core, cycles
     load_start: Number  # one GM transfer on MTE2, cycles
     load_row: Number  # one row of a strided GM transfer, cycles
+    load_stride: Number  # one row of a strided GM transfer, cycles a byte between it and the next
     load_byte: Number  # L2 to a core, cycles a byte
     l2_us: Number  # L2 to all cores together, µs a byte
-    hbm_us: Number  # HBM to L2, all cores together, µs a byte
-    miss_byte: Number  # HBM to one core alone, on top of load_byte, cycles a byte
+    hbm_us: Number  # HBM to L2, all cores together, µs a byte; the first time in a kernel
+    refetch_us: Number  # the same for a byte that L2 has held in this kernel and lost
     store_start: Number  # one GM store on MTE3, cycles
     store_byte: Number  # UB to L2, cycles a byte
     atomic_byte: Number  # extra cost of an atomic add to GM, cycles a byte

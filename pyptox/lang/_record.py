@@ -30,6 +30,7 @@ class Instruction:
     fresh: bool  # the result has a buffer of its own, not an operand's
     values: dict[Any, Scalar]  # where loop and grid axes stood
     costs: list = field(default_factory=list)  # (pipe, cycles) in turn; filled in by the cost reading
+    stall: Scalar = 0.0  # cycles its pipe waits at a barrier first; not work
 
     @property
     def reads(self) -> list[Buffer]:
@@ -283,6 +284,8 @@ def data_at(specs: Mapping[str, Spec], group: int) -> dict[tuple[str, str], int]
 def tensors_with_shapes(kernel: Kernel, specs: Mapping[str, Spec], shapes: Mapping[str, Sequence]) -> dict[str, Tensor]:
     """Tensor handles with the given (possibly traced) shapes."""
     return {
-        name: Tensor(name, tuple(shapes[name]), spec.dtype, name in kernel.outputs, spec.values is not None)
+        name: Tensor(
+            name, tuple(shapes[name]), spec.dtype, name in kernel.outputs, spec.values is not None, spec.layout
+        )
         for name, spec in specs.items()
     }

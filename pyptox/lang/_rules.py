@@ -14,8 +14,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from .._dtypes import dtype_of
-from .._scalar import Scalar, cdiv, is_number, maximum, round_up, where
+from .._scalar import Scalar, cdiv, is_number, maximum, minimum, round_up, where
 from ..hardware import Sizes, Times
+from ._types import Tensor
 
 PIPES = ("SCALAR", "MTE2", "MTE1", "CUBE", "FIXPIPE", "MTE2V", "VECTOR", "MTE3")
 """Pipes of a cluster in dataflow order. ``MTE2V`` is the MTE2 of the vector cores."""
@@ -31,9 +32,10 @@ class RuleContext:
     Attributes:
         times, sizes: constants of the chip (:class:`pyptox.hardware.Times`, :class:`pyptox.hardware.Sizes`).
         clock_mhz: cycles a microsecond.
-        active: cores that run at the same time and share L2 and HBM.
+        active: cores that run at the same time and share L2 and HBM, the mean over the waves.
         vector_split: vector cores that share the rows of one block's tiles (2 in a mixed kernel).
         miss: share of this instruction's GM bytes that come from HBM, 0 to 1.
+        first: share of them that the kernel touches for the first time, 0 to 1.
     """
 
     times: Times
@@ -42,44 +44,49 @@ class RuleContext:
     active: Scalar
     vector_split: int
     miss: Scalar
+    first: Scalar = 0.0
 
 
-def line_bytes(sizes: Sizes, columns: Scalar, width: int) -> Scalar:
-    """Bytes that one row of ``columns`` elements of ``width`` bytes moves: whole lines."""
-    return round_up(columns * width, sizes.line)
+def pieces(sizes: Sizes, tensor: Tensor, rows: Scalar, columns: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """The separate pieces of GM that ``rows x columns`` of a tensor lie in: how many, bytes each, bytes apart.
 
-
-def moved_bytes(sizes: Sizes, rows: Scalar, columns: Scalar, width: int, row_elements: Scalar) -> Scalar:
-    """Bytes a GM transfer of ``rows x columns`` moves, in whole lines.
-
-    A tile as wide as its tensor's row is one contiguous piece; otherwise each row is rounded up by itself: a row
-    of 64 bytes costs eight times its bytes.
+    A tile as wide as its tensor's row is one piece. A zN tensor is cut into columns of one fractal's bytes.
     """
-    strided = rows * line_bytes(sizes, columns, width)
-    if is_number(columns, row_elements):
-        return strided if columns < row_elements else round_up(rows * columns * width, sizes.line)
-    return where(columns < row_elements, strided, round_up(rows * columns * width, sizes.line))
+    width = float(dtype_of(tensor.dtype).bytes)
+    if tensor.layout == "zN":
+        height = tensor.shape[-2] if tensor.rank > 1 else 1
+        return cdiv(columns * width, sizes.fractal_bytes), rows * sizes.fractal_bytes, height * sizes.fractal_bytes
+    whole = columns >= tensor.shape[-1]
+    return where(whole, 1.0, rows), columns * width * where(whole, rows, 1.0), tensor.shape[-1] * width
 
 
-def gm_byte(context: RuleContext) -> Scalar:
-    """Cycles a byte from GM: the core's own link, or its share of L2; plus its share of HBM for what misses."""
-    t = context.times
-    link = maximum(t.load_byte, context.active * t.l2_us * context.clock_mhz)
-    beyond = maximum(t.miss_byte, context.active * t.hbm_us * context.clock_mhz)
-    return link + context.miss * beyond
+def moved_bytes(sizes: Sizes, tensor: Tensor, rows: Scalar, columns: Scalar) -> Scalar:
+    """Bytes that a GM transfer moves: whole lines of each piece. A row of 64 bytes costs eight times its bytes."""
+    count, size, _ = pieces(sizes, tensor, rows, columns)
+    return count * round_up(size, sizes.line)
 
 
 def load(context: RuleContext, instruction: Any) -> list:
-    """GM to chip: start-up, rows, and whole lines at the rate that hits and misses allow."""
+    """GM to chip: start-up, rows, and whole lines at the rate of the core's link or of its share of L2.
+
+    What misses L2 waits for HBM on top, at this core's share of it; lines that L2 has held and lost come back faster
+    than those it never held. A piece costs more the farther it is from the next (up to one page).
+    """
     tensor, tile = instruction.attributes["tensor"], instruction.out
-    rows, columns = tile.valid
-    width = dtype_of(tensor.dtype).bytes
-    moved = moved_bytes(context.sizes, rows, columns, width, tensor.shape[-1])
+    moved = moved_bytes(context.sizes, tensor, *tile.valid)
+    count, _, stride = pieces(context.sizes, tensor, *tile.valid)
     vector = tile.space.value == "Vec"
     t = context.times
+    shared = context.active * context.clock_mhz
+    rows = tile.valid[0] if tensor.layout == "rows" else count
+    link = (
+        rows * t.load_row
+        + count * minimum(stride, context.sizes.page) * t.load_stride
+        + moved * maximum(t.load_byte, shared * t.l2_us)
+    )
+    beyond = shared * moved * (context.first * t.hbm_us + (context.miss - context.first) * t.refetch_us)
     # both vector cores of a cluster load their half of the rows at the same time
-    share = context.vector_split if vector else 1
-    cycles = t.load_start + (rows * t.load_row + moved * gm_byte(context)) / share
+    cycles = t.load_start + (link + beyond) / (context.vector_split if vector else 1)
     return [("MTE2V" if vector else "MTE2", cycles)]
 
 
@@ -108,7 +115,7 @@ def store(context: RuleContext, instruction: Any) -> list:
     (tile,) = instruction.tiles
     tensor = instruction.attributes["tensor"]
     rows, columns = tile.valid
-    moved = moved_bytes(context.sizes, rows, columns, dtype_of(tensor.dtype).bytes, tensor.shape[-1])
+    moved = moved_bytes(context.sizes, tensor, rows, columns)
     t = context.times
     atomic = moved * t.atomic_byte if instruction.attributes["atomic"] else 0.0
     if tile.space.value == "Acc":

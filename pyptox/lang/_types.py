@@ -31,9 +31,16 @@ class Space(enum.Enum):
 Mat, Left, Right, Acc, Vec = Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.VEC
 
 
+LAYOUTS = ("rows", "zN")
+"""How a tensor may lie in GM."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """The shape and element type of one tensor; ``values`` holds the data of a control input.
+
+    ``layout`` says how it lies in GM, which no value depends on: ``"rows"``, or ``"zN"``, columns of 32 bytes whose
+    fractals follow each other, so that a tile is read in a few long pieces.
 
     >>> str(Spec((16, 5120), "bf16"))
     'bf16[16,5120]'
@@ -42,8 +49,11 @@ class Spec:
     shape: tuple[int, ...]
     dtype: str
     values: tuple[int, ...] | None = None
+    layout: str = "rows"
 
     def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}; got {self.layout!r}")
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
         shape = tuple(self.shape)
         for axis, size in enumerate(shape):
@@ -60,12 +70,12 @@ class Spec:
         return int(np.prod(self.shape)) * dtype_of(self.dtype).bytes
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]" + ("" if self.layout == "rows" else f" {self.layout}")
 
 
-def spec(shape: tuple[int, ...], dtype: str) -> Spec:
-    """The shape and type of a tensor that a kernel is asked about."""
-    return Spec(tuple(shape), dtype)
+def spec(shape: tuple[int, ...], dtype: str, *, layout: str = "rows") -> Spec:
+    """The shape and type of a tensor that a kernel is asked about, and how it lies in GM (see :class:`Spec`)."""
+    return Spec(tuple(shape), dtype, layout=layout)
 
 
 def control(values: Any) -> Spec:
@@ -169,6 +179,7 @@ class Tensor:
     dtype: str
     is_output: bool = False
     is_control: bool = False
+    layout: str = "rows"
 
     @property
     def rank(self) -> int:

@@ -7,6 +7,7 @@ of both
 operands) are tried together.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ def _resized(specs: Mapping[str, Spec], places: tuple[Place, ...], size: int) ->
     for name, axis in places:
         shape = list(changed[name].shape)
         shape[axis] = size
-        changed[name] = Spec(tuple(shape), changed[name].dtype, changed[name].values)
+        changed[name] = dataclasses.replace(changed[name], shape=tuple(shape))
     return changed
 
 

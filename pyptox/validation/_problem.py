@@ -75,9 +75,18 @@ def pair(row: Row, name: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def product(kernel: Kernel, m: int, n: int, k: int, dtype: str, transposed: bool) -> dict[str, Spec]:
+def product(
+    kernel: Kernel,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    transposed: bool,
+    layouts: tuple[str, str] = ("rows", "rows"),
+) -> dict[str, Spec]:
     """Specs of a matmul kernel."""
     try:
-        return kernel.specs(spec((m, k), dtype), spec((n, k) if transposed else (k, n), dtype))
+        b = (n, k) if transposed else (k, n)
+        return kernel.specs(spec((m, k), dtype, layout=layouts[0]), spec(b, dtype, layout=layouts[1]))
     except (ValueError, KeyError) as error:
         raise NotCovered(f"dtype or shape: {error}") from None

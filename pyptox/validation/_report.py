@@ -92,10 +92,10 @@ def read(directory: str | Path, file: str) -> list[Row]:
 def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
     """Problems to calibrate on, with file and id: timed products, reference rows left out."""
     found = []
-    for file in ("gemm_step_sweep", "gemm_times"):
+    for file in ("gemm_step_sweep", "gemm_times", "tile_sweeps"):
         for row in read(directory, file):
             try:
-                if text(row, "split") != "reference_only":
+                if text(row, "split") != "reference_only" and text(row, "outcome") in ("", "ok"):
                     found.append((file, text(row, "id"), FILES[file].problem(row)))
             except (NotCovered, ValueError):
                 continue

@@ -50,8 +50,6 @@ def problem(row: Row) -> Problem:
     if text(row, "other_changes"):
         raise NotCovered("changes more than its tile")
     layout = text(row, "b_layout")
-    if layout.startswith("zN"):
-        raise NotCovered("fractal (zN) weights are not stored row by row")
     transposed = layout.startswith(("[N,K]", "ColumnMajor"))
     kernel = matmul_nt if transposed else matmul
     values: dict = {name: count(row, f"tile_{name}") for name in "mkn"}
@@ -62,9 +60,17 @@ def problem(row: Row) -> Problem:
     platform = text(row, "platform")
     return Problem(
         kernel,
-        product(kernel, m, n, k, text(row, "dtype_a") or text(row, "dtype_b"), transposed),
+        product(
+            kernel,
+            m,
+            n,
+            k,
+            text(row, "dtype_a") or text(row, "dtype_b"),
+            transposed,
+            ("rows", "zN" if layout == "zN" else "rows"),
+        ),
         kernel.configuration(values),
         number(row, "value"),
-        options=Options(warm=4, sync="auto", cores=cores),
+        options=Options(warm=4, sync="manual" if "CATLASS" in text(row, "op") else "auto", cores=cores),
         die=platform if platform in PRESETS else None,
     )
