@@ -6,9 +6,9 @@ import pytest
 
 import pyptox.lang as pl
 from pyptox.calibration import calibrate
-from pyptox.hardware import a2a3
+from pyptox.hardware import PUBLISHED, a2a3
 from pyptox.kernels import matmul_staged
-from pyptox.validation import Problem
+from pyptox.validation import Problem, observations
 
 
 def test_recovers_constants():
@@ -24,3 +24,12 @@ def test_recovers_constants():
     assert fit.constants["launch_us"] == pytest.approx(true.times.launch_us, rel=1e-2)
     with pytest.raises(ValueError, match="`free`"):
         calibrate(chip, rows, free=("nothing",))
+
+
+def test_shipped_preset_is_what_calibration_gives(shared):
+    problems = [problem for _, _, problem in observations(shared / "measured")]
+    fit = calibrate(a2a3().replace(**PUBLISHED), problems)
+    flat = a2a3().flat()
+    assert {n: float(flat[n]) for n in PUBLISHED} == pytest.approx(fit.constants, rel=0.01)
+    assert fit.error < 0.04
+    assert fit.left_out_error < 0.05

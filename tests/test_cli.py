@@ -16,7 +16,9 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
     return int(stop.value.code or 0), out, err
 
 
-@pytest.mark.parametrize("kernel", ["matmul", "matmul_nt", "matmul_split_k", "matmul_bias_activation"])
+@pytest.mark.parametrize(
+    "kernel", ["matmul", "matmul_nt", "matmul_split_k", "matmul_split_k_nt", "matmul_bias_activation"]
+)
 def test_explain_sums_to_the_time(capsys, kernel) -> None:
     code, out, _ = run(capsys, "explain", kernel, *SIZES, "--tile", "m=16,n=128,k=256", "--json")
     answer = json.loads(out)

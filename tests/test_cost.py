@@ -17,6 +17,8 @@ def _problems():
     yield k.matmul_nt, k.matmul_nt.specs(bf16((100, 700), "int8"), bf16((1500, 700), "int8"))
     yield k.matmul_split_k, k.matmul_split_k.specs(bf16((16, 3000), "fp16"), bf16((3000, 900), "fp16"))
     yield k.matmul_staged, k.matmul_staged.specs(bf16((200, 1000), "bf16"), bf16((900, 1000), "bf16"))
+    yield k.matmul_split_k_nt, k.matmul_split_k_nt.specs(bf16((16, 3000), "fp16"), bf16((900, 3000), "fp16"))
+    yield k.matmul_panels, k.matmul_panels.specs(bf16((100, 128), "int8"), bf16((1500, 128), "int8"))
     mixed = k.matmul_bias_activation
     yield mixed, mixed.specs(bf16((100, 700), "bf16"), bf16((700, 1500), "bf16"), bf16((1500,), "fp32"))
 

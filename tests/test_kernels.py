@@ -55,6 +55,10 @@ def test_transposed_staged_and_split(shape):
     split = px.run(px.kernels.matmul_split_k, a, b, m=16, n=32, k=16, splits=3)
     assert split.dtype == jnp.float32
     _close(split, expected, k, 2.0**-20)
+    split = px.run(px.kernels.matmul_split_k_nt, a, b.T, m=16, n=32, k=16, splits=3)
+    _close(split, expected, k, 2.0**-20)
+    for panels in (1, 3):
+        _close(px.run(px.kernels.matmul_panels, a, b.T, m=16, n=16, panels=panels), expected, k)
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])

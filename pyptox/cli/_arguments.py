@@ -11,6 +11,8 @@ from ..lang._types import Spec, control
 _AXES = {
     "matmul": {"a": "mk", "b": "kn"},
     "matmul_split_k": {"a": "mk", "b": "kn"},
+    "matmul_split_k_nt": {"a": "mk", "b": "nk"},
+    "matmul_panels": {"a": "mk", "b": "nk"},
     "matmul_nt": {"a": "mk", "b": "nk"},
     "matmul_staged": {"a": "mk", "b": "nk"},
     "matmul_bias_activation": {"a": "mk", "b": "kn", "bias": "n"},

@@ -21,6 +21,7 @@ SIMULATED_INSTRUCTIONS = 300_000
 _SHARED = {
     "hbm_us": "HBM bandwidth",
     "refetch_us": "HBM bandwidth",
+    "miss_byte": "HBM bandwidth",
     "l2_us": "L2 bandwidth",
     "launch_us": "launch",
 }
@@ -193,7 +194,7 @@ def _limit(busy: Mapping[str, float], attribution: Mapping[str, float], time_us:
     if pipe not in ("MTE2", "MTE2V"):
         return pipe
     parts: dict[str, float] = {}
-    for name in ("hbm_us", "refetch_us", "load_stride", "l2_us", "load_byte", "load_start", "load_row"):
+    for name in ("hbm_us", "refetch_us", "miss_byte", "load_stride", "l2_us", "load_byte", "load_start", "load_row"):
         label = _SHARED.get(name, pipe)
         parts[label] = parts.get(label, 0.0) + attribution.get(name, 0.0)
     return max(parts, key=parts.__getitem__)

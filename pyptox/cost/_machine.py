@@ -141,7 +141,7 @@ def _execute(node: Instruction, state: _State, frames: dict[int, _Frame]) -> Non
 
 
 def busy(nodes: list, stalls: bool = False) -> dict[str, Scalar]:
-    """Cycles that each pipe works in one pass over ``nodes``, loops included; with ``stalls``, waits at barriers too."""
+    """Cycles that each pipe works in one pass over ``nodes``; with ``stalls``, its waits at barriers too."""
     total: dict[str, Scalar] = {}
     for node in nodes:
         if isinstance(node, Loop):

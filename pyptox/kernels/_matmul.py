@@ -16,6 +16,23 @@ def _product(a: pl.Spec, b: pl.Spec, dtype: str | None = None, transposed: bool 
     return pl.spec((a.shape[0], n), dtype or ("int32" if a.dtype == "int8" else a.dtype))
 
 
+def _accumulator(a: pl.Tensor) -> str:
+    return "int32" if a.dtype == "int8" else "fp32"
+
+
+def _reduce(a: pl.Tensor, b: pl.Tensor, row, column, tile: pl.TileSizes, stages, steps=None, start=0, nt=False):
+    """The accumulator of one output tile: a pipeline over K in steps of ``tile.k``; ``nt`` reads ``b`` as (n, k)."""
+
+    def step(kk, acc):
+        at = start + kk * tile.k
+        lhs = pl.load(a, (row, at), (tile.m, tile.k))
+        rhs = pl.load(b, (column, at), (tile.n, tile.k)) if nt else pl.load(b, (at, column), (tile.k, tile.n))
+        return pl.matmul(lhs, rhs, acc, transpose_rhs=nt)
+
+    acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
+    return pl.pipeline(pl.cdiv(a.shape[1], tile.k) if steps is None else steps, step, acc, stages=stages)
+
+
 @pl.kernel(
     outputs={"out": lambda a, b: _product(a, b)},
     tile={"m": 128, "n": 256, "k": 256},
@@ -27,23 +44,13 @@ def matmul(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, st
     Parameters: the L1 tile ``m, n, k``; ``stages`` slots of its K pipeline; blocks are handed out in strips of
     ``group`` columns (a group as wide as the grid is row-major).
     """
-    (m, k), (_, n) = a.shape, b.shape
+    m, n = out.shape
 
     def block(i, j):
-        def step(kk, acc):
-            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
-            rhs = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
-            return pl.matmul(lhs, rhs, acc)
-
-        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
-        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        acc = _reduce(a, b, i * tile.m, j * tile.n, tile, stages)
         pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
 
     pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
-
-
-def _accumulator(a: pl.Tensor) -> str:
-    return "int32" if a.dtype == "int8" else "fp32"
 
 
 @pl.kernel(
@@ -55,23 +62,32 @@ def matmul_nt(
     a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 4
 ) -> None:
     """``out[m, n] = a[m, k] @ b[n, k]ᵀ``: the weight is stored K-contiguous. Parameters as in ``matmul``."""
-    (m, k), (n, _) = a.shape, b.shape
+    m, n = out.shape
 
     def block(i, j):
-        def step(kk, acc):
-            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
-            rhs = pl.load(b, (j * tile.n, kk * tile.k), (tile.n, tile.k))
-            return pl.matmul(lhs, rhs, acc, transpose_rhs=True)
-
-        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
-        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        acc = _reduce(a, b, i * tile.m, j * tile.n, tile, stages, nt=True)
         pl.store(out, (i * tile.m, j * tile.n), pl.cast(acc, out.dtype))
 
     pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
 
 
+def _split(nt: bool):
+    def body(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, tile: pl.TileSizes, splits, stages) -> None:
+        (m, n), k = out.shape, a.shape[1]
+        steps = pl.cdiv(pl.cdiv(k, splits), tile.k)
+
+        def block(s, i, j):
+            start = s * (steps * tile.k)
+            acc = _reduce(a, b, i * tile.m, j * tile.n, tile, stages, steps, start, nt)
+            pl.store(out, (i * tile.m, j * tile.n), acc, atomic="add")
+
+        pl.grid((pl.cdiv(k, steps * tile.k), pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block)
+
+    return body
+
+
 @pl.kernel(
-    outputs={"out": lambda a, b: _product(a, b, "int32" if a.dtype == "int8" else "fp32")},
+    outputs={"out": lambda a, b: _product(a, b, _accumulator(a))},
     tile={"m": 128, "n": 256, "k": 256},
     ranges={"splits": (1, 64), "stages": (1, 4)},
 )
@@ -83,21 +99,48 @@ def matmul_split_k(
     The partial sums are added to a zero-seeded float32 output by atomic adds: more blocks for a small M and N, at
     the price of one more output write a slice.
     """
-    (m, k), (_, n) = a.shape, b.shape
-    steps = pl.cdiv(pl.cdiv(k, splits), tile.k)
+    _split(nt=False)(a, b, out, tile, splits, stages)
 
-    def block(s, i, j):
-        def step(kk, acc):
-            at = s * (steps * tile.k) + kk * tile.k
-            lhs = pl.load(a, (i * tile.m, at), (tile.m, tile.k))
-            rhs = pl.load(b, (at, j * tile.n), (tile.k, tile.n))
-            return pl.matmul(lhs, rhs, acc)
 
-        acc = pl.zeros((tile.m, tile.n), _accumulator(a), space=pl.Acc)
-        acc = pl.pipeline(steps, step, acc, stages=stages)
-        pl.store(out, (i * tile.m, j * tile.n), acc, atomic="add")
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, _accumulator(a), transposed=True)},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"splits": (1, 64), "stages": (1, 4)},
+)
+def matmul_split_k_nt(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, splits: int = 4, stages: int = 2
+) -> None:
+    """``out[m, n] += a[m, k] @ b[n, k]ᵀ``: ``matmul_split_k`` with the weight stored K-contiguous."""
+    _split(nt=True)(a, b, out, tile, splits, stages)
 
-    pl.grid((pl.cdiv(k, steps * tile.k), pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block)
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, transposed=True)},
+    tile={"m": 64, "n": 128},
+    ranges={"panels": (1, 4096), "stages": (1, 4)},
+)
+def matmul_panels(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, panels: int = 8, stages: int = 2
+) -> None:
+    """``out[m, n] = a[m, k] @ b[n, k]ᵀ`` for a K that fits on chip: a block keeps its rows of ``a`` in Mat.
+
+    It walks ``panels`` column tiles in a pipeline, as the scores of one query tile against pages of keys do.
+    """
+    m, n = out.shape
+    k = a.shape[1]
+
+    def block(i, j):
+        lhs = pl.load(a, (i * tile.m, 0), (tile.m, k))
+
+        def panel(p, nothing):
+            column = (j * panels + p) * tile.n
+            acc = pl.matmul(lhs, pl.load(b, (column, 0), (tile.n, k)), transpose_rhs=True)
+            pl.store(out, (i * tile.m, column), pl.cast(acc, out.dtype))
+            return nothing
+
+        pl.pipeline(panels, panel, (), stages=stages)
+
+    pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, panels * tile.n)), block)
 
 
 @pl.kernel(
@@ -218,16 +261,10 @@ def matmul_bias_activation(
 
     ``activation`` is ``none``, ``relu`` or ``silu`` (``x / (1 + exp(-x))``), in float32.
     """
-    (m, k), (_, n) = a.shape, b.shape
+    m, n = out.shape
 
     def block(i, j):
-        def step(kk, acc):
-            lhs = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
-            rhs = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
-            return pl.matmul(lhs, rhs, acc)
-
-        acc = pl.zeros((tile.m, tile.n), "fp32", space=pl.Acc)
-        acc = pl.pipeline(pl.cdiv(k, tile.k), step, acc, stages=stages)
+        acc = _reduce(a, b, i * tile.m, j * tile.n, tile, stages)
         offset = pl.load(bias, (j * tile.n,), (tile.n,), space=pl.Vec)
         y = pl.add(pl.move(acc, pl.Vec), offset)
         if activation == "relu":

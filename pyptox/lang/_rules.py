@@ -69,7 +69,7 @@ def moved_bytes(sizes: Sizes, tensor: Tensor, rows: Scalar, columns: Scalar) -> 
 def load(context: RuleContext, instruction: Any) -> list:
     """GM to chip: start-up, rows, and whole lines at the rate of the core's link or of its share of L2.
 
-    What misses L2 waits for HBM on top, at this core's share of it; lines that L2 has held and lost come back faster
+    What misses L2 waits for HBM on top, at this core's share of it or the most one core can ask for; lines that L2 has held and lost come back faster
     than those it never held. A piece costs more the farther it is from the next (up to one page).
     """
     tensor, tile = instruction.attributes["tensor"], instruction.out
@@ -84,7 +84,8 @@ def load(context: RuleContext, instruction: Any) -> list:
         + count * minimum(stride, context.sizes.page) * t.load_stride
         + moved * maximum(t.load_byte, shared * t.l2_us)
     )
-    beyond = shared * moved * (context.first * t.hbm_us + (context.miss - context.first) * t.refetch_us)
+    first, again = maximum(t.miss_byte, shared * t.hbm_us), maximum(t.miss_byte, shared * t.refetch_us)
+    beyond = moved * (context.first * first + (context.miss - context.first) * again)
     # both vector cores of a cluster load their half of the rows at the same time
     cycles = t.load_start + (link + beyond) / (context.vector_split if vector else 1)
     return [("MTE2V" if vector else "MTE2", cycles)]

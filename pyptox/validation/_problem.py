@@ -1,6 +1,6 @@
 """What one measured row asks of the model, and how it is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,17 +25,33 @@ class Problem:
     values: Mapping[str, Any]
     measured: float | None = None
     unit: str = "us"
-    quantity: str = "time_us"
+    answer: Callable[["Problem", Cost, Hardware], float] = lambda problem, cost, hardware: float(cost.time_us)
     options: Options = field(default_factory=lambda: Options(warm=4))
     die: str | None = None  # the variant of the chip that was measured; None for the chip that is given
+    assumed: tuple[str, ...] = ()  # what the row does not state
+    absolute: bool = True  # False: only comparisons inside the row's group mean something
+
+    def on(self, hardware: Hardware) -> Hardware:
+        """``hardware`` with the core count and clock of the measured die."""
+        if self.die is None:
+            return hardware
+        die = preset(self.die)
+        return hardware.replace(clock_mhz=die.clock_mhz, aic=die.counts.aic, aiv=die.counts.aiv)
 
     def cost(self, hardware: Hardware) -> Cost:
-        """The prediction on ``hardware``, with the core count and clock of the measured die."""
-        if self.die is not None:
-            die = preset(self.die)
-            hardware = hardware.replace(clock_mhz=die.clock_mhz, aic=die.counts.aic, aiv=die.counts.aiv)
+        """The prediction on ``hardware``, as the measured die."""
+        hardware = self.on(hardware)
         shapes = {name: s.shape for name, s in self.specs.items()}
         return predict(self.kernel, self.specs, shapes, dict(self.values), hardware, self.options)
+
+
+@dataclass(frozen=True)
+class Source:
+    """How one CSV file is read: a problem for a row, what a stated limit decides, and what rows share."""
+
+    problem: Callable[[Row], Problem]
+    outcome: Callable[[Row, Hardware], str | None] = lambda row, hardware: None
+    fill: Callable[[Sequence[Row]], list[Row]] = list
 
 
 def text(row: Row, name: str) -> str:

@@ -13,13 +13,13 @@ import numpy as np
 
 from ..hardware import Hardware
 from . import _gemm_step_sweep, _gemm_times, _l2_hit_pipe_profile, _tile_sweeps
-from ._problem import NotCovered, Problem, Row, text
+from ._problem import NotCovered, Problem, Row, Source, text
 
 FILES = {
-    "gemm_times": _gemm_times,
-    "gemm_step_sweep": _gemm_step_sweep,
-    "l2_hit_pipe_profile": _l2_hit_pipe_profile,
-    "tile_sweeps": _tile_sweeps,
+    "gemm_times": Source(_gemm_times.problem),
+    "gemm_step_sweep": Source(_gemm_step_sweep.problem),
+    "l2_hit_pipe_profile": Source(_l2_hit_pipe_profile.problem),
+    "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
 }
 
 
@@ -50,7 +50,7 @@ class Report:
     def _groups(self) -> dict[str, dict[str, float]]:
         groups: dict[str, list] = {}
         for r in self.rows:
-            if r["group"] and r["relative_error"] is not None and r["unit"] == "us":
+            if r["group"] and r["predicted"] is not None and r["unit"] == "us":
                 groups.setdefault(r["group"], []).append((r["measured"], r["predicted"]))
         result = {}
         for name, pairs in groups.items():
@@ -86,20 +86,25 @@ def read(directory: str | Path, file: str) -> list[Row]:
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+        return FILES[file].fill(list(csv.DictReader(stream)))
 
 
 def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
-    """Problems to calibrate on, with file and id: timed products, reference rows left out."""
+    """Problems to calibrate on, with file and id: timed products that state everything; no reference rows."""
     found = []
     for file in ("gemm_step_sweep", "gemm_times", "tile_sweeps"):
         for row in read(directory, file):
             try:
-                if text(row, "split") != "reference_only" and text(row, "outcome") in ("", "ok"):
-                    found.append((file, text(row, "id"), FILES[file].problem(row)))
+                problem = FILES[file].problem(row)
             except (NotCovered, ValueError):
                 continue
+            timed = problem.measured is not None and problem.unit == "us" and problem.absolute
+            if timed and text(row, "split") != "reference_only" and text(row, "outcome") in ("", "ok"):
+                found.append((file, text(row, "id"), problem))
     return found
+
+
+_FAILED = ("compile_fail", "rejected", "runtime_fail")
 
 
 def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
@@ -113,34 +118,37 @@ def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
         if text(row, "split") == "reference_only":
             raise NotCovered("reference only: tiling unknown")
         if outcome:
-            result["outcome_measured"] = "ok" if outcome.startswith("ok") else "rejected"
-        if outcome in ("compile_fail", "rejected", "runtime_fail"):
-            result["outcome_predicted"] = "rejected" if _tile_sweeps.failed_tile(row, hardware) else "ok"
+            result["outcome_measured"] = "rejected" if outcome in _FAILED else "ok"
+            result["outcome_predicted"] = FILES[file].outcome(row, hardware)
+        if outcome in _FAILED:
+            if result["outcome_predicted"] is None:
+                raise NotCovered("failed for a reason that no size explains")
             return result | {"covered": True}
-        problem = FILES[file].problem(row)
-        cost = problem.cost(hardware)
-        predicted = float(cost.time_us)
-        if problem.quantity == "l2_hit":
-            predicted = 100.0 * float(cost.l2_hit)
-        elif problem.quantity == "cube_ratio":
-            predicted = 100.0 * float(cost.busy["CUBE"] / cost.cycles)
-        if outcome:
-            result["outcome_predicted"] = "ok" if cost.legal else "rejected"
-        assert problem.measured is not None
-        result |= {
-            "covered": True,
-            "measured": problem.measured,
-            "predicted": predicted,
-            "unit": problem.unit,
-        }
-        result["relative_error"] = predicted / problem.measured - 1.0
-        if problem.unit == "%":
-            result["reason"] = "third dimension taken equal to the stated ones"
+        prediction, legal = _prediction(FILES[file].problem(row), hardware)
+        result |= prediction
+        if outcome and result["outcome_predicted"] is None:
+            result["outcome_predicted"] = "ok" if legal else "rejected"
     except NotCovered as error:
-        result["reason"] = str(error)
+        result |= {"reason": str(error), "covered": result["outcome_predicted"] is not None}
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         result["reason"] = f"malformed row: {error}"
     return result
+
+
+def _prediction(problem: Problem, hardware: Hardware) -> tuple[dict[str, Any], bool]:
+    cost = problem.cost(hardware)
+    predicted = problem.answer(problem, cost, problem.on(hardware))
+    assert problem.measured is not None
+    reason = f"assumed: {', '.join(problem.assumed)}" if problem.assumed else ""
+    answer = {
+        "covered": True,
+        "reason": reason if problem.absolute else f"{reason}; compare inside its group only",
+        "measured": problem.measured,
+        "predicted": predicted,
+        "unit": problem.unit,
+        "relative_error": None if not problem.absolute else predicted / problem.measured - 1.0,
+    }
+    return answer, bool(cost.legal)
 
 
 def validate(directory: str | Path, hardware: Hardware) -> Report:
