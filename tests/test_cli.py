@@ -28,8 +28,9 @@ def test_explain_sums_to_the_time(capsys, kernel) -> None:
 
 def test_explain_of_grouped_matmul(capsys) -> None:
     code, out, _ = run(capsys, "explain", "grouped_matmul", *SIZES, "--tile", "m=16,n=128,k=256", "--json")
+    answer = json.loads(out)
     assert code == 0
-    assert json.loads(out)["time_us"] > 0
+    assert sum(answer["attribution"].values()) == pytest.approx(answer["time_us"], rel=1e-5)
 
 
 def test_check_passes_and_fails(capsys) -> None:

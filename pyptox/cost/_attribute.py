@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from .._dual import gradient_of, seeds
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
@@ -39,6 +41,7 @@ def attribute(
     constants = seeds([float(getattr(times, name)) for name in names])
     chip = dataclasses.replace(hardware, times=dataclasses.replace(times, **dict(zip(names, constants, strict=True))))
     shapes = {name: spec.shape for name, spec in specs.items()}
-    cost = predict(kernel, specs, shapes, kernel.configuration(values), chip, options)
+    control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
+    cost = predict(kernel, specs, shapes, kernel.configuration(values), chip, options, control)
     gradient = gradient_of(cost.time_us, len(names))
     return {name: float(c.value * g) for name, c, g in zip(names, constants, gradient, strict=True)}

@@ -11,10 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, maximum, minimum, where
+from .._scalar import Scalar, cdiv, is_number, maximum, minimum, where
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, tensors_with_shapes
@@ -160,7 +161,7 @@ def record(
     active = minimum(recorder.blocks, cores)
     traffic = transfers(recorder, hardware.sizes, active)
     # fewer cores run in the last wave: the sum over waves of what they share is that of the mean
-    sharing = recorder.blocks / recorder.walk.count
+    sharing = recorder.blocks / cdiv(recorder.blocks, cores)
     rules = dict(options.rules)
     split = recorder.vector_split = 2 if kind == "MIX" else 1
     contexts: dict[int, RuleContext] = {}
@@ -237,7 +238,7 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         occupancy={space.value: used[space] for space in used},
         row=row,
         legal=legal,
-        bound_us=minimum(_bound(nest, hardware), t.launch_us + cycles / hardware.clock_mhz),
+        bound_us=minimum(t.launch_us + maximum(*_least(nest, hardware)), t.launch_us + cycles / hardware.clock_mhz),
     )
 
 
@@ -258,8 +259,8 @@ def _ideal_cube(nodes: list, hardware: Hardware) -> Scalar:
     return total
 
 
-def _bound(nest: Nest, hardware: Hardware) -> Scalar:
-    """Launch plus the larger of the useful cube work over all cores and one HBM read of every input."""
+def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
+    """What no configuration does without, µs: the useful cube work over all cores, one HBM read of every input."""
     recorder, t = nest.recorder, hardware.times
     inputs: dict[str, Scalar] = {}
     share: Scalar = 1.0  # mean useful part of a block, from what it writes
@@ -271,14 +272,12 @@ def _bound(nest: Nest, hardware: Hardware) -> Scalar:
                 size = size * extent
             inputs[tensor.name] = size * dtype_of(tensor.dtype).bytes
         else:
-            tile = transfer.access.instruction.tiles[0]
-            whole = tile.valid[0] * tile.valid[1] * dtype_of(tensor.dtype).bytes * recorder.blocks
-            share = transfer.useful / whole
+            share = transfer.mean
     reads: Scalar = 0.0
     for size in inputs.values():
         reads = reads + size
     cube = _ideal_cube(nest.walk.first, hardware) * recorder.blocks * share
-    return t.launch_us + maximum(cube / (hardware.cores(nest.kind) * hardware.clock_mhz), reads * t.hbm_us)
+    return cube / (hardware.cores(nest.kind) * hardware.clock_mhz), reads * t.hbm_us
 
 
 def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -> Cost:
@@ -293,33 +292,75 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         nest = record(kernel, specs, shapes, values, hardware, options, data)
         cycles = closed_form(nest.walk, options.warm)
         cost = _summary(nest, hardware, cycles, 1)
-        return cost, nest.recorder.blocks / nest.recorder.extents[0], nest.active
+        work, reads = _least(nest, hardware)
+        # an entry without rows needs no work, and its weight is not read
+        some = cost.useful["write"] > 0
+        least = where(some, work, 0.0), where(some, reads, 0.0)
+        return cost, nest.recorder.blocks / nest.recorder.extents[0], nest.active, least
 
-    arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
-    before = {name: jnp.cumsum(array) - array for name, array in arrays.items()}
-    costs, blocks_each, active = jax.vmap(one)(arrays, before)
     groups = lengths.pop()
-    blocks = jnp.sum(blocks_each)
-    total = jnp.sum(costs.cycles * blocks_each)
-    cores = active[0]
-    mean = total / blocks
-    waves = cdiv(blocks, cores)
-    cycles = maximum(jnp.max(costs.cycles), mean * waves)
-    t = hardware.times
+    if is_number(hardware.times.launch_us):
+        # plain numbers: entries of equal value cost the same, so each value is costed once
+        table = np.stack([np.asarray(array) for array in control.values()])
+        distinct, first, share = np.unique(table, axis=1, return_index=True, return_counts=True)
+        before = np.cumsum(table, axis=1) - table
+        results = [
+            one(dict(zip(control, distinct[:, n].tolist(), strict=True)), dict(zip(control, prefix, strict=True)))
+            for n, prefix in enumerate(before[:, first].T.tolist())
+        ]
+        joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
+        return _shared_out(joined, share.tolist(), groups, hardware)
+    arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
+    joined = jax.vmap(one)(arrays, {name: jnp.cumsum(array) - array for name, array in arrays.items()})
+    return _shared_out(joined, None, groups, hardware)
 
-    def average(tree: dict) -> dict:
-        return {name: jnp.sum(array) / groups for name, array in tree.items()}
+
+def _total(values: Any, *weights: Any) -> Scalar:
+    """The sum of products along entries, of plain numbers in lists or of arrays."""
+    if isinstance(values, list):
+        result: Scalar = 0.0
+        for n, value in enumerate(values):
+            for weight in weights:
+                value = value if weight is None else value * weight[n]
+            result = result + value
+        return result
+    for weight in weights:
+        values = values if weight is None else values * weight
+    return jnp.sum(values)
+
+
+def _largest(values: Any) -> Scalar:
+    if isinstance(values, list):
+        return functools.reduce(maximum, values)
+    return jnp.max(values)
+
+
+def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -> Cost:
+    """The cost of all entries' blocks handed to the cores in turn; leaves of ``entries`` run along the entries.
+
+    The busiest core has its share of the waves, and at least the longest block.
+    """
+    costs, blocks_each, active, least = entries
+    blocks = _total(blocks_each, weights)
+    waves = cdiv(blocks, active[0])
+    cycles = maximum(_largest(costs.cycles), _total(costs.cycles, blocks_each, weights) / blocks * waves)
+    launch = hardware.times.launch_us
+    time_us = launch + cycles / hardware.clock_mhz
+    work, reads = (_total(part, weights) / groups for part in least)
+
+    def mean(tree: dict) -> dict:
+        return {name: _total(leaf, weights) / groups for name, leaf in tree.items()}
 
     return Cost(
-        time_us=t.launch_us + cycles / hardware.clock_mhz,
+        time_us=time_us,
         cycles=cycles,
         blocks=blocks,
         waves=waves,
-        busy={p: jnp.sum(b * blocks_each) / blocks * waves for p, b in costs.busy.items()},
-        moved=average(costs.moved),
-        useful=average(costs.useful),
-        occupancy={name: jnp.max(array) for name, array in costs.occupancy.items()},
-        row=jnp.min(costs.row),
-        legal=jnp.all(costs.legal),
-        bound_us=jnp.max(costs.bound_us),
+        busy={p: _total(leaf, blocks_each, weights) / blocks * waves for p, leaf in costs.busy.items()},
+        moved=mean(costs.moved),
+        useful=mean(costs.useful),
+        occupancy={name: _largest(leaf) for name, leaf in costs.occupancy.items()},
+        row=-_largest([-r for r in costs.row] if isinstance(costs.row, list) else -costs.row),
+        legal=all(costs.legal) if isinstance(costs.legal, list) else jnp.all(costs.legal),
+        bound_us=minimum(launch + maximum(work, reads), time_us),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
@@ -53,7 +53,7 @@ class Explanation:
         occupancy: ``(used, limit)`` bytes by on-chip space.
         full_cycles: cycles of the full simulation, beside ``closed_cycles``; None where it would take too
             long.
-        attribution: µs by constant of the chip; sums to ``time_us``. Empty for a kernel with a control input.
+        attribution: µs by constant of the chip; sums to ``time_us``.
         basis: what the prediction rests on.
     """
 
@@ -144,12 +144,11 @@ def explain(
     chip = plain_hardware(hardware)
     nest = plain_nest(kernel, specs, values, hardware, options)
     shapes = {name: spec.shape for name, spec in specs.items()}
-    control = {n: jnp.asarray(s.values, jnp.float32) for n, s in specs.items() if s.values is not None}
+    control = {n: np.asarray(s.values, float) for n, s in specs.items() if s.values is not None}
     cost = predict(kernel, specs, shapes, values, chip, options, control)
     cycles = float(cost.cycles)
     busy = {pipe: float(amount) for pipe, amount in cost.busy.items()}
-    # blocks that differ with the data are costed on arrays, which the attribution does not read
-    attribution = {} if control else attribute(kernel, specs, values, chip, options)
+    attribution = attribute(kernel, specs, values, chip, options)
     closed = float(closed_form(nest.walk, options.warm))
     small = count_instructions([nest.walk]) <= SIMULATED_INSTRUCTIONS
     paths = []

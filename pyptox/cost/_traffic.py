@@ -27,6 +27,7 @@ class Transfer:
         useful: bytes asked for.
         miss: share of the moved bytes that HBM supplies (loads).
         first: share of the moved bytes that are touched for the first time (loads).
+        mean: useful bytes of the mean block as a share of those of the first.
     """
 
     access: Access
@@ -34,6 +35,7 @@ class Transfer:
     useful: Scalar
     miss: Scalar
     first: Scalar
+    mean: Scalar
 
 
 def _axes_of(access: Access) -> frozenset:
@@ -122,7 +124,8 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
             if access.mode == "read"
             else (0.0, 0.0)
         )
-        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first)
+        mean = useful[key] / maximum(per_block[key][1], 1.0)
+        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean)
     return result
 
 

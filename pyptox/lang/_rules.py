@@ -69,8 +69,9 @@ def moved_bytes(sizes: Sizes, tensor: Tensor, rows: Scalar, columns: Scalar) -> 
 def load(context: RuleContext, instruction: Any) -> list:
     """GM to chip: start-up, rows, and whole lines at the rate of the core's link or of its share of L2.
 
-    What misses L2 waits for HBM on top, at this core's share of it or the most one core can ask for; lines that L2 has held and lost come back faster
-    than those it never held. A piece costs more the farther it is from the next (up to one page).
+    What misses L2 waits for HBM on top: at this core's share of it, or at the most that one core can ask for. Lines
+    that L2 has held and lost come back faster than those it never held. A piece costs more the farther it is from
+    the next (up to one page).
     """
     tensor, tile = instruction.attributes["tensor"], instruction.out
     moved = moved_bytes(context.sizes, tensor, *tile.valid)
