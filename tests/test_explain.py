@@ -34,3 +34,10 @@ def test_errors_name_the_tile() -> None:
     assert report.errors[0].details["tile"] == "load b"
     with pytest.raises(px.VerifierError, match="Mat"):
         report.require()
+
+
+def test_leaving_the_calibrated_range_is_said() -> None:
+    values, chip = {"m": 16, "n": 256, "k": 256}, px.hardware.a2a3()
+    assert any("34,816 bytes apart" in note for note in explain(MATMUL, SPECS, values, chip).outside)
+    narrow = MATMUL.specs(px.spec((16, 5120), "bf16"), px.spec((5120, 8192), "bf16"))
+    assert explain(MATMUL, narrow, values, chip).outside == ()

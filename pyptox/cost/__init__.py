@@ -1,7 +1,7 @@
 """Cost of a kernel: traffic, occupancy, the in-core machine, and predictions for one or many candidates."""
 
-from ..lang._rules import PIPES as PIPES
-from ..lang._rules import RuleContext as RuleContext
+from ..lang.rules import PIPES as PIPES
+from ..lang.rules import RuleContext as RuleContext
 from ._attribute import attribute as attribute
 from ._batch import evaluate as evaluate
 from ._batch import trace_count as trace_count

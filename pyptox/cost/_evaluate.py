@@ -19,8 +19,8 @@ from .._scalar import Scalar, cdiv, is_number, maximum, minimum, where
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, tensors_with_shapes
-from ..lang._rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ..lang._types import Spec
+from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ._machine import busy, closed_form
 from ._occupancy import HARD, narrowest_row, occupancy, uses
 from ._traffic import Transfer, transfers

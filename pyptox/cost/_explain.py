@@ -13,6 +13,7 @@ from ..lang._types import Space, Spec
 from ._batch import options_for
 from ._evaluate import Options, predict
 from ._machine import closed_form, count_instructions, full_cycles
+from ._range import outside
 from ._verify import plain_hardware, plain_nest
 
 SIMULATED_INSTRUCTIONS = 300_000
@@ -55,6 +56,7 @@ class Explanation:
             long.
         attribution: µs by constant of the chip; sums to ``time_us``.
         basis: what the prediction rests on.
+        outside: what leaves the range that the chip's constants were fitted on.
     """
 
     kernel: str
@@ -78,6 +80,7 @@ class Explanation:
     full_cycles: float | None
     attribution: dict[str, float]
     basis: str
+    outside: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -120,6 +123,7 @@ class Explanation:
                 f"closed form {self.closed_cycles:,.0f} cycles, full simulation {self.full_cycles:,.0f} ({off:+.2%})"
             )
         lines.append(f"rests on: {self.basis}")
+        lines += [f"outside what was calibrated: {note}" for note in self.outside]
         return "\n".join(lines)
 
 
@@ -182,6 +186,7 @@ def explain(
         full_cycles=full_cycles(nest.walk) if small else None,
         attribution=attribution,
         basis=hardware.basis,
+        outside=outside(nest, chip),
     )
 
 

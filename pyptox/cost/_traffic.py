@@ -13,8 +13,8 @@ from .._dtypes import dtype_of
 from .._scalar import Scalar, clip, maximum, minimum
 from ..hardware import Sizes
 from ..lang._record import Access, Instruction, Loop, Recorder
-from ..lang._rules import moved_bytes
 from ..lang._types import Index
+from ..lang.rules import moved_bytes
 
 
 @dataclass(frozen=True)

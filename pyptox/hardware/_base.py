@@ -109,13 +109,15 @@ class Hardware:
     times: Times
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
     basis: str = "defaults"  # what predictions with this chip rest on
+    seen: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)  # ranges it was fitted on
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seen", _Static(self.seen))
         object.__setattr__(self, "sources", _Static(self.sources))
 
     def numbers(self) -> "Hardware":
         """The numbers alone: all chips then share one treedef, so that jitted code is traced once for all."""
-        return dataclasses.replace(self, name="", sources={}, basis="")
+        return dataclasses.replace(self, name="", sources={}, basis="", seen={})
 
     def cores(self, kind: str) -> Number:
         """Cores of ``kind``: ``"AIC"``, ``"AIV"``, or ``"MIX"`` (clusters of one AIC and its AIVs)."""
@@ -144,7 +146,7 @@ class Hardware:
                     groups[group][name] = value
                     break
             else:
-                if name not in ("name", "clock_mhz", "sources", "basis"):
+                if name not in ("name", "clock_mhz", "sources", "basis", "seen"):
                     known = sorted(f.name for g in groups for f in fields(getattr(self, g)))
                     raise ValueError(f"`{name}` is not a number of a chip; known: {', '.join(known)}, clock_mhz")
                 top[name] = value
@@ -165,4 +167,4 @@ def _register(cls, data: tuple[str, ...], meta: tuple[str, ...] = ()) -> None:
 
 for _group in (Counts, Sizes, Times):
     _register(_group, tuple(f.name for f in fields(_group)))
-_register(Hardware, ("clock_mhz", "counts", "sizes", "times"), ("name", "sources", "basis"))
+_register(Hardware, ("clock_mhz", "counts", "sizes", "times"), ("name", "sources", "basis", "seen"))

@@ -131,6 +131,7 @@ def a2a3(die: str = "910B2") -> Hardware:
         ),
         sources=_SOURCES,
         basis="calibrated on published device rows (docs/calibration.md)",
+        seen={"row_bytes": (256, 1024), "stride_bytes": (4096, 32768), "cores": (6, 24)},
     )
 
 

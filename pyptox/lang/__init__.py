@@ -1,5 +1,6 @@
 """The kernel language: tile operations, loops and the grid, and the readings that interpret them."""
 
+from . import rules as rules
 from ._kernel import Kernel as Kernel
 from ._kernel import Parameter as Parameter
 from ._kernel import TileSizes as TileSizes

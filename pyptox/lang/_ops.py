@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar, cdiv, ceil, clip, is_number, maximum, minimum, round_up
-from . import _rules
+from . import rules
 from ._loops import pipeline
 from ._reading import Operation, TileType, current
 from ._types import Acc, Index, Left, Mat, Right, Space, Tensor, Tile, Vec
@@ -57,7 +57,7 @@ _load = Operation(
     "load",
     infer=_load_infer,
     run=lambda context, *, tensor, offsets, shape, space, valid: context.read(tensor, offsets, shape, valid),
-    cost=_rules.load,
+    cost=rules.load,
 )
 
 
@@ -102,7 +102,7 @@ _store = Operation(
     "store",
     infer=_store_infer,
     run=lambda context, tile, *, tensor, offsets, atomic: context.write(tensor, offsets, tile, atomic),
-    cost=_rules.store,
+    cost=rules.store,
 )
 
 
@@ -141,7 +141,7 @@ def _move_run(context, tile: Tile, *, space, offset, shape, transpose):
     return part.T if transpose else part
 
 
-_move = Operation("move", infer=_move_infer, run=_move_run, cost=_rules.move)
+_move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move)
 
 
 def move(
@@ -181,13 +181,13 @@ def _mad_run(context, lhs: Tile, rhs: Tile, acc: Tile):
     return acc.payload + jnp.dot(a, b, preferred_element_type=wide, precision=jax.lax.Precision.HIGHEST)
 
 
-_mad = Operation("matmul", infer=_mad_infer, run=_mad_run, cost=_rules.mad, alias=2)
+_mad = Operation("matmul", infer=_mad_infer, run=_mad_run, cost=rules.mad, alias=2)
 
 _spill = Operation(
     "acc_spill",
     infer=lambda tile: TileType(tile.shape, tile.valid, tile.dtype, tile.space),
     run=lambda context, tile: tile.payload,
-    cost=_rules.spill,
+    cost=rules.spill,
     alias=0,
 )
 
@@ -263,7 +263,7 @@ def _full_run(context, *, shape, value, dtype, space):
 
 
 def _full_cost(context, instruction):
-    return [] if instruction.out.space is Acc else _rules.vector()(context, instruction)
+    return [] if instruction.out.space is Acc else rules.vector()(context, instruction)
 
 
 _full = Operation(

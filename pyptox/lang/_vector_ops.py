@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar
-from . import _rules
+from . import rules
 from ._reading import Operation, TileType
 from ._rounding import ROUNDINGS, cast_array
 from ._types import Acc, Space, Tile, Vec
@@ -42,7 +42,7 @@ def _binary(name: str, function: Callable, weight: float = 1.0) -> Operation:
         name,
         infer=lambda a, b: _broadcast(name, a, b),
         run=lambda context, a, b: function(*jnp.broadcast_arrays(a.payload, b.payload)),
-        cost=_rules.vector(weight),
+        cost=rules.vector(weight),
     )
 
 
@@ -54,7 +54,7 @@ def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Opera
     def run(context: Any, tile: Tile, *, value: float):
         return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
 
-    return Operation(f"{name}_scalar", infer=infer, run=run, cost=_rules.vector(weight))
+    return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(weight))
 
 
 def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Operation:
@@ -67,7 +67,7 @@ def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Opera
         _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
-    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=_rules.vector(weight))
+    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=rules.vector(weight))
 
 
 _BINARY = {
@@ -141,7 +141,7 @@ def _reduction(name: str, function: Callable, neutral: float) -> Operation:
         masked = jnp.where(inside[None, :], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
         return function(masked, axis=1, keepdims=True)
 
-    return Operation(name, infer=infer, run=run, cost=_rules.vector(2.0))
+    return Operation(name, infer=infer, run=run, cost=rules.vector(2.0))
 
 
 row_sum = _reduction("row_sum", lambda x, axis, keepdims: jnp.sum(x, axis, dtype=x.dtype, keepdims=keepdims), 0.0)
@@ -164,8 +164,8 @@ def _cast_run(context: Any, tile: Tile, *, dtype: str, rounding: str):
     return cast_array(tile.payload, dtype_of(dtype).jax, rounding)
 
 
-_cast_vec = Operation("cast", infer=_cast_infer, run=_cast_run, cost=_rules.vector())
-_cast_acc = Operation("cast_on_drain", infer=_cast_infer, run=_cast_run, cost=_rules.free, alias=0)
+_cast_vec = Operation("cast", infer=_cast_infer, run=_cast_run, cost=rules.vector())
+_cast_acc = Operation("cast_on_drain", infer=_cast_infer, run=_cast_run, cost=rules.free, alias=0)
 
 
 def cast(tile: Tile, dtype: str, *, rounding: str = "rint") -> Tile:
