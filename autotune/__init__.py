@@ -30,6 +30,8 @@ from ._store import Store as Store
 from ._store import write_json as write_json
 from ._trial import Status as Status
 from ._trial import Trial as Trial
+from ._tune import EVALUATIONS as EVALUATIONS
+from ._tune import EXHAUSTIVE_LIMIT as EXHAUSTIVE_LIMIT
 from ._tune import tune as tune
 from ._tuner import Drive as Drive
 from ._tuner import Progress as Progress

@@ -6,9 +6,28 @@ from typing import Any, ClassVar, final
 from ._parameter import AbstractParameter, Scalar, assign
 
 
+class AbstractUnordered(AbstractParameter):
+    """Values without an order, which cannot be relaxed."""
+
+    ordered: ClassVar[bool] = False
+    relaxable: ClassVar[bool] = False
+
+    def encode(self, values: Any) -> Any:
+        raise self._not_relaxable()
+
+    def decode(self, codes: Any) -> Any:
+        raise self._not_relaxable()
+
+    def slope(self, codes: Any) -> Any:
+        raise self._not_relaxable()
+
+    def _not_relaxable(self) -> TypeError:
+        return TypeError(f"`{self}` has no continuous code; keep its value and relax the other parameters")
+
+
 @final
 @dataclasses.dataclass(frozen=True, init=False)
-class Choice(AbstractParameter):
+class Choice(AbstractUnordered):
     """One of the given values, without an order; the default is the first.
 
     >>> Choice("mnk", "nmk", "kmn").neighbours("nmk")
@@ -17,8 +36,6 @@ class Choice(AbstractParameter):
 
     options: tuple[Scalar, ...]
     default: Scalar
-    ordered: ClassVar[bool] = False
-    relaxable: ClassVar[bool] = False
 
     def __init__(self, *values: Scalar, **settings: Scalar):
         default = settings.pop("default", values[0] if values else None)
@@ -33,16 +50,10 @@ class Choice(AbstractParameter):
     def _legal(self) -> tuple[Scalar, ...]:
         return self.options
 
-    def encode(self, values: Any) -> Any:
-        raise _not_relaxable(self)
-
-    def decode(self, codes: Any) -> Any:
-        raise _not_relaxable(self)
-
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Boolean(AbstractParameter):
+class Boolean(AbstractUnordered):
     """False or True.
 
     >>> Boolean().values.tolist()
@@ -50,18 +61,6 @@ class Boolean(AbstractParameter):
     """
 
     default: bool = False
-    ordered: ClassVar[bool] = False
-    relaxable: ClassVar[bool] = False
 
     def _legal(self) -> tuple[bool, ...]:
         return (False, True)
-
-    def encode(self, values: Any) -> Any:
-        raise _not_relaxable(self)
-
-    def decode(self, codes: Any) -> Any:
-        raise _not_relaxable(self)
-
-
-def _not_relaxable(parameter: AbstractParameter) -> TypeError:
-    return TypeError(f"`{parameter}` has no continuous code; keep its value and relax the other parameters")

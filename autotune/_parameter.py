@@ -22,7 +22,7 @@ class AbstractParameter(abc.ABC):
     """The contract of a tuning parameter; `_legal` lists its values in order.
 
     `ordered` says that neighbours are the values just below and above (otherwise every other value is one),
-    and `relaxable` that `encode`, `decode` and `snap` are defined.
+    and `relaxable` that `encode`, `decode`, `slope` and `snap` are defined.
     """
 
     ordered: ClassVar[bool]
@@ -39,7 +39,11 @@ class AbstractParameter(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, codes: Any) -> Any:
-        """Continuous codes to continuous values; operators only, so that traced arrays pass."""
+        """Continuous codes to continuous values (NumPy)."""
+
+    @abc.abstractmethod
+    def slope(self, codes: Any) -> Any:
+        """The derivative of `decode` (NumPy)."""
 
     @functools.cached_property
     def values(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Tuning parameters with a scale: powers of two, multiples of a step, integers."""
 
 import dataclasses
-import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -9,9 +9,37 @@ import numpy as np
 from ._parameter import AbstractParameter, assign
 
 
+class AbstractRange(AbstractParameter):
+    """Integers in order; a member says which by `_integers`, and is checked by `_set` from its `__init__`."""
+
+    ordered: ClassVar[bool] = True
+    relaxable: ClassVar[bool] = True
+
+    def _set(self, default: int | None, legal: Sequence[int], **fields: int) -> None:
+        kind, low, high = type(self).__name__, fields["low"], fields["high"]
+        if not legal:
+            raise ValueError(f"`low` and `high` of {kind} must enclose a legal value, got {low} and {high}; widen them")
+        if default is not None and default not in legal:
+            raise ValueError(f"`default` of {kind} must be a legal value from {legal[0]} to {legal[-1]}, got {default}")
+        assign(self, **fields, default=legal[0] if default is None else default)
+
+
+class AbstractSize(AbstractRange):
+    """Positive integers, relaxed by their logarithm."""
+
+    def encode(self, values: Any) -> np.ndarray:
+        return np.log2(values)
+
+    def decode(self, codes: Any) -> Any:
+        return 2.0**codes
+
+    def slope(self, codes: Any) -> Any:
+        return np.log(2.0) * 2.0**codes
+
+
 @final
 @dataclasses.dataclass(frozen=True, init=False)
-class PowerOfTwo(AbstractParameter):
+class PowerOfTwo(AbstractSize):
     """The powers of two from `low` to `high`; the default is the smallest.
 
     >>> PowerOfTwo(16, 100).values.tolist()
@@ -21,31 +49,19 @@ class PowerOfTwo(AbstractParameter):
     low: int
     high: int
     default: int
-    ordered: ClassVar[bool] = True
-    relaxable: ClassVar[bool] = True
 
     def __init__(self, low: int, high: int, *, default: int | None = None):
-        _positive(low, "PowerOfTwo")
-        assign(self, low=low, high=high)
-        assign(self, default=_range(low, high, self._legal_list(), default, "PowerOfTwo"))
-
-    def _legal_list(self) -> list[int]:
-        first = (self.low - 1).bit_length()
-        return [1 << exponent for exponent in range(first, max(self.high, 0).bit_length())]
+        low, high = _whole("PowerOfTwo", low=low, high=high)
+        _positive("PowerOfTwo", low=low)
+        self._set(default, _powers(low, high), low=low, high=high)
 
     def _legal(self) -> tuple[int, ...]:
-        return tuple(self._legal_list())
-
-    def encode(self, values: Any) -> np.ndarray:
-        return np.log2(values)
-
-    def decode(self, codes: Any) -> Any:
-        return 2.0**codes
+        return _powers(self.low, self.high)
 
 
 @final
 @dataclasses.dataclass(frozen=True, init=False)
-class Multiple(AbstractParameter):
+class Multiple(AbstractSize):
     """The multiples of `step` from `low` to `high`; the default is the smallest.
 
     >>> Multiple(16, 64, 16).neighbours(32)
@@ -56,32 +72,19 @@ class Multiple(AbstractParameter):
     high: int
     step: int
     default: int
-    ordered: ClassVar[bool] = True
-    relaxable: ClassVar[bool] = True
 
     def __init__(self, low: int, high: int, step: int, *, default: int | None = None):
-        _positive(low, "Multiple")
-        if step <= 0:
-            raise ValueError(f"`step` of Multiple must be positive, got {step}")
-        assign(self, low=low, high=high, step=step)
-        assign(self, default=_range(low, high, self._legal_range(), default, "Multiple"))
-
-    def _legal_range(self) -> range:
-        return range(math.ceil(self.low / self.step) * self.step, self.high + 1, self.step)
+        low, high, step = _whole("Multiple", low=low, high=high, step=step)
+        _positive("Multiple", low=low, step=step)
+        self._set(default, _multiples(low, high, step), low=low, high=high, step=step)
 
     def _legal(self) -> tuple[int, ...]:
-        return tuple(self._legal_range())
-
-    def encode(self, values: Any) -> np.ndarray:
-        return np.log2(values)
-
-    def decode(self, codes: Any) -> Any:
-        return 2.0**codes
+        return tuple(_multiples(self.low, self.high, self.step))
 
 
 @final
 @dataclasses.dataclass(frozen=True, init=False)
-class Integer(AbstractParameter):
+class Integer(AbstractRange):
     """The integers from `low` to `high`, both included; the default is the smallest.
 
     >>> Integer(0, 4, default=2).neighbours(4)
@@ -91,12 +94,10 @@ class Integer(AbstractParameter):
     low: int
     high: int
     default: int
-    ordered: ClassVar[bool] = True
-    relaxable: ClassVar[bool] = True
 
     def __init__(self, low: int, high: int, *, default: int | None = None):
-        assign(self, low=low, high=high)
-        assign(self, default=_range(low, high, range(low, high + 1), default, "Integer"))
+        low, high = _whole("Integer", low=low, high=high)
+        self._set(default, range(low, high + 1), low=low, high=high)
 
     def _legal(self) -> tuple[int, ...]:
         return tuple(range(self.low, self.high + 1))
@@ -107,18 +108,29 @@ class Integer(AbstractParameter):
     def decode(self, codes: Any) -> Any:
         return codes
 
-
-def _range(low: int, high: int, legal: range | list[int], default: int | None, kind: str) -> int:
-    """Check a numeric range and return its default."""
-    if not legal:
-        raise ValueError(f"`low` and `high` of {kind} must enclose a legal value, got {low} and {high}; widen them")
-    if default is None:
-        return legal[0]
-    if default not in legal:
-        raise ValueError(f"`default` of {kind} must be a legal value from {legal[0]} to {legal[-1]}, got {default}")
-    return default
+    def slope(self, codes: Any) -> Any:
+        return codes * 0.0 + 1.0
 
 
-def _positive(low: int, kind: str) -> None:
-    if low <= 0:
-        raise ValueError(f"`low` of {kind} must be positive, got {low}; use Integer for a range holding zero")
+def _powers(low: int, high: int) -> tuple[int, ...]:
+    return tuple(1 << exponent for exponent in range((low - 1).bit_length(), max(high, 0).bit_length()))
+
+
+def _multiples(low: int, high: int, step: int) -> range:
+    return range(-(-low // step) * step, high + 1, step)
+
+
+def _whole(kind: str, **values: Any) -> tuple[int, ...]:
+    """The values as Python integers."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"`{name}` of {kind} must be an integer, got {value!r}; round it, or name values by Choice")
+    return tuple(int(value) for value in values.values())
+
+
+def _positive(kind: str, **values: int) -> None:
+    for name, value in values.items():
+        if value <= 0:
+            raise ValueError(
+                f"`{name}` of {kind} must be positive, got {value}; use Integer for a range that holds zero"
+            )

@@ -29,6 +29,9 @@ METHODS = ("auto", "exhaustive", "gradient", "funnel", "local", "random")
 EXHAUSTIVE_LIMIT = 4_000_000
 """``auto`` searches a space of up to so many points exhaustively: a fraction of a second, and exact."""
 
+EVALUATIONS = 2000
+"""Budget of the other methods: half a percent of the largest default space of a matrix product."""
+
 _FULL_SIMULATION = 200_000
 _FINALISTS = 12
 
@@ -105,34 +108,27 @@ def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Can
     return Candidate(rank, config, time_us, limit, fill, bool(cost.legal), note), cost
 
 
-def _gradient(scorer: _Scorer, space: Space) -> Gradient:
-    names = tuple(n for n, p in space.parameters.items() if p.relaxable and n in scorer.kernel.numeric)
+def _relaxed_objective(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    hardware: Hardware,
+    options: Options,
+    fixed: Mapping[str, Any],
+    space: Space,
+) -> Callable[[Mapping[str, Any]], tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Relaxed time and its slopes, penalised where a space overflows; ``fixed`` fills in what ``space`` leaves out."""
+    names = tuple(n for n, p in space.parameters.items() if p.relaxable and n in kernel.numeric)
+    relaxed = Options(2, options.sync, True, options.rules, None, options.choices)
 
-    def value_and_grad(points):
-        import jax
-        import jax.numpy as jnp
+    def value_and_grad(points: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        size = len(next(iter(points.values())))
+        columns = {n: points[n] if n in points else np.full(size, v) for n, v in fixed.items()}
+        value, over, slopes, over_slopes = penalised(kernel, specs, columns, hardware, names, relaxed)
+        # the penalty is in units of the cost itself: overflowing by 10 % costs as much as 30 % more time
+        penalty = 1 + 3 * over
+        return value * penalty, {n: slopes[n] * penalty + 3 * value * over_slopes[n] for n in names}
 
-        size = next(iter(points.values())).shape[0]
-        wanted = list(points)
-
-        def host(*columns):
-            given = dict(zip(wanted, (np.asarray(c) for c in columns), strict=True))
-            full = {n: given[n] if n in given else np.full(size, v) for n, v in scorer.fixed.items()}
-            relaxed = Options(2, scorer.options.sync, True, scorer.options.rules, None, scorer.options.choices)
-            value, over, slopes, over_slopes = penalised(
-                scorer.kernel, scorer.specs, full, scorer.hardware, names, relaxed
-            )
-            # the penalty is in units of the cost itself: overflowing by 10 % costs as much as 30 % more time
-            total = value * (1 + 3 * over)
-            zero = np.zeros(size, np.float32)
-            grads = [slopes[n] * (1 + 3 * over) + 3 * value * over_slopes[n] if n in slopes else zero for n in wanted]
-            return np.asarray(total, np.float32), *(np.asarray(g, np.float32) for g in grads)
-
-        shape = jax.ShapeDtypeStruct((size,), jnp.float32)
-        value, *grads = jax.pure_callback(host, (shape, *(shape for _ in wanted)), *points.values())
-        return value, dict(zip(wanted, grads, strict=True))
-
-    return Gradient(value_and_grad)
+    return value_and_grad
 
 
 def tune(
@@ -158,7 +154,7 @@ def tune(
         method: ``exhaustive``, ``gradient``, ``funnel``, ``local``, ``random``, ``auto`` (exhaustive where the space
             allows it, else gradient), or a search of your own.
         seed: of the search and of the check's inputs.
-        evaluations: budget of the methods that are not exhaustive; 1000 by default.
+        evaluations: budget of the methods that are not exhaustive; 2000 by default.
         check: compare the winner with float64 at the real reduction length.
         sync: ``"manual"`` or ``"auto"`` barriers between pipes.
         progress: called with the number of candidates scored so far.
@@ -198,13 +194,13 @@ def tune(
         name = "exhaustive" if space.size <= EXHAUSTIVE_LIMIT else "gradient"
     searches: dict[str, Callable[[], AbstractSearch]] = {
         "exhaustive": Exhaustive,
-        "gradient": lambda: _gradient(scorer, space),
+        "gradient": lambda: Gradient(_relaxed_objective(kernel, specs, hardware, options, fixed, space)),
         "funnel": Funnel,
         "local": Local,
         "random": Random,
     }
     search = method if isinstance(method, AbstractSearch) else searches[name]()
-    budget = None if name == "exhaustive" else evaluations or 1000
+    budget = None if name == "exhaustive" else evaluations or EVALUATIONS
     relaxed, interrupted = 0, False
     try:
         found = minimise(score, space, search, seed=seed, evaluations=budget)

@@ -32,3 +32,21 @@ def exchanges(space: Space, index: Index) -> np.ndarray:
     for (up, has_above, _), (down, _, has_below) in itertools.permutations(steps, 2):
         moved.append(np.where(has_above & has_below, index + up - down, -1)[:, None])
     return np.concatenate(moved, axis=1)
+
+
+def around(space: Space, index: Index) -> Index:
+    """The wider surroundings of points: every value of one parameter, or two of them moved by one or two steps.
+
+    A cost made of whole blocks and whole waves has its next valley a few steps away, often in two tiles at once.
+    """
+    axes = [
+        (stride, digit[:, None], parameter)
+        for (_, parameter), stride, digit in zip(space.items, space.strides, space.digits(index), strict=True)
+    ]
+    moved = [index[:, None] + (np.arange(parameter.cardinality) - digit) * stride for stride, digit, parameter in axes]
+    one, other = np.array(list(itertools.product((-2, -1, 1, 2), repeat=2))).T
+    for (s, d, p), (t, e, q) in itertools.combinations(axes, 2):
+        inside = (d + one >= 0) & (d + one < p.cardinality) & (e + other >= 0) & (e + other < q.cardinality)
+        moved.append(np.where(inside, index[:, None] + one * s + other * t, -1))
+    found = np.unique(np.concatenate(moved, axis=1))
+    return found[found >= 0]

@@ -11,6 +11,7 @@ import numpy as np
 from .._space import Index, Space
 from ._base import AbstractSearch
 from ._descent import descend
+from ._moves import around
 from ._run import Batch, Proposals
 
 _CORNERS = 4  # up to this many relaxed parameters all 2^n roundings are candidates, above it n + 1
@@ -21,24 +22,23 @@ _CORNERS = 4  # up to this many relaxed parameters all 2^n roundings are candida
 class Gradient(AbstractSearch):
     """Adam on relaxed parameters.
 
-    `value_and_grad` maps relaxed points (name to float array [B]) to values [B] and gradients (name to [B])
-    and is traced by JAX. It should equal the score at legal points, be smooth or straight-through in
-    between, and grow where a constraint is violated, in proportion to the value, so that a start can find
+    `value_and_grad` maps relaxed points (name to float32 array [B]) to values [B] and gradients (name to [B]);
+    wrap a JAX function in `jax.jit`. It should equal the score at legal points, be smooth or straight-through
+    in between, and grow where a constraint is violated, in proportion to the value, so that a start can find
     its way back. Sizes arrive as they are (their logarithm is what is varied); a parameter without a scale
-    keeps the value of its start, given as a number where it is one, otherwise as its position. Give the
-    shape of the problem as leaves of a `jax.tree_util.Partial` (or another callable pytree) and one
-    compilation serves all shapes.
+    keeps the value of its start, given as a number where it is one, otherwise as its position.
 
-    The steps: `screen` spread-out points are scored, the best `starts` descend for `steps` steps side by
-    side (one compiled scan), the legal neighbours below and above each iterate are candidates, of which the
-    `scored` most promising are scored, and the best `polish` points known go down to a point better than
-    all its neighbours. With a budget this is repeated from new samples until the budget is spent;
-    the sample takes at most a quarter of it, the roundings half, and a quarter of the sample descends.
-    Without a budget it is done once.
+    The steps: `screen` spread-out points are scored, the best `starts` descend for `steps` steps side by side,
+    the legal neighbours below and above each iterate are candidates, of which the `scored` most promising are
+    scored, and the best `polish` points known go down to a point better than all its neighbours. Without a
+    budget this is all. What is left of a budget goes to the wider surroundings of the best points, in turn of
+    the best one and of the best one more than `apart` steps from all those widened before; when nothing is
+    left there, to a new sample. The first sample takes at most a quarter of a budget and the roundings half.
 
     `learning_rate` is a fraction of a parameter's (logarithmic) range. Method: DOSA (MICRO'23) and Felix
-    (ASPLOS'24) with logarithmic sizes and all roundings scored. The defaults were chosen on a synthetic
-    matrix-multiplication cost. Below about 300 evaluations a local search does better.
+    (ASPLOS'24) with logarithmic sizes and all roundings scored. The defaults were chosen on 200 random
+    matrix products (`benchmarks/tuning_quality.py`, seeds 0 and 1). Below about 300 evaluations a local search
+    does better.
 
     >>> from autotune import Multiple, minimise
     >>> def value_and_grad(at):
@@ -50,10 +50,11 @@ class Gradient(AbstractSearch):
 
     value_and_grad: Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]]
     screen: int = 192
-    starts: int = 32
+    starts: int = 64
     steps: int = 8
     scored: int = 128
     polish: int = 12
+    apart: int = 4
     learning_rate: float = 0.1
 
     def proposals(self, space: Space, rng: np.random.Generator, evaluations: int | None) -> Proposals:
@@ -68,7 +69,7 @@ class Gradient(AbstractSearch):
         for _ in rounds:
             known = space.sample_index(rng, max(min(self.screen, limit // 4), 1), spread=True)
             values = yield Batch(known)
-            count = min(self.starts, max(len(known) // 4, 1))
+            count = min(self.starts, max(len(known) // 3, 1))
             starts = known[np.argsort(values, kind="stable")[:count]]
             points, relaxed = trajectories(
                 self.value_and_grad, space.items, space.at(starts), self.steps, self.learning_rate
@@ -79,7 +80,31 @@ class Gradient(AbstractSearch):
             known = np.concatenate([known, new])
             values = np.concatenate([values, (yield Batch(new, relaxed=relaxed.size))])
             best = apart(space, known, values, self.polish)
-            yield from descend(space, known[best], values[best], rng, exchange=True)
+            bottoms, lowest = yield from descend(space, known[best], values[best], rng, exchange=True)
+            if evaluations is not None:
+                known, first = np.unique(np.concatenate([known, bottoms]), return_index=True)
+                yield from self._widen(space, known, np.concatenate([values, lowest])[first])
+
+    def _widen(self, space: Space, known: Index, values: np.ndarray) -> Proposals:
+        """Score what is around the best points, until nothing finite is left to widen."""
+        digits, widened = np.stack(space.digits(known), axis=1), np.zeros(len(known), bool)
+        distance = np.full(len(known), np.iinfo(np.int64).max)  # to the nearest widened point, largest over axes
+        for turn in itertools.count():
+            free = np.isfinite(values) & ~widened
+            far = free & (distance > self.apart)
+            free = far if turn % 2 and far.any() else free
+            if not free.any():
+                return
+            chosen = np.flatnonzero(free)[values[free].argmin()]
+            widened[chosen] = True
+            new = around(space, known[[chosen]])
+            new = new[~np.isin(new, known)]
+            new_digits = np.stack(space.digits(new), axis=1)
+            nearest = np.abs(new_digits[:, None] - digits[widened]).max(axis=-1).min(axis=-1, initial=2**62)
+            distance = np.concatenate([np.minimum(distance, np.abs(digits - digits[chosen]).max(axis=1)), nearest])
+            digits, known = np.concatenate([digits, new_digits]), np.concatenate([known, new])
+            widened = np.concatenate([widened, np.zeros(len(new), bool)])
+            values = np.concatenate([values, (yield Batch(new))])
 
 
 def roundings(space: Space, points: dict[str, np.ndarray], relaxed: np.ndarray) -> Index:

@@ -27,6 +27,9 @@ CHUNK = 65536
 GRADIENT_CHUNK = 8192
 """The same for value and gradient, whose working set is larger."""
 
+SMALL_CHUNK, SMALL_GRADIENT_CHUNK = 1024, 64
+"""The same for batches of up to so many, as a search proposes them: a second trace, and a hundredth of the work."""
+
 EXACT, RELAXED = Options(), Options(relaxed=True)
 
 _TRACES: dict[str, int] = {"evaluate": 0, "gradient": 0}
@@ -138,7 +141,9 @@ def evaluate(
     function = _compiled(kernel, _types(specs), options)
     shapes, numbers, control = _problem(specs, hardware)
     # a control input multiplies the work of a candidate by its length
-    chunk = CHUNK >> (max(len(array) for array in control.values()).bit_length() if control else 0)
+    chunk = (SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK) >> (
+        max(len(array) for array in control.values()).bit_length() if control else 0
+    )
     pieces = []
     for start in range(0, count, chunk):
         part = {name: _padded(column[start : start + chunk], chunk) for name, column in columns.items()}
@@ -190,10 +195,11 @@ def penalised(
     count = len(next(iter(columns.values())))
     function = _compiled_gradient(kernel, _types(specs), options, names)
     shapes, numbers, control = _problem(specs, hardware)
+    chunk = SMALL_GRADIENT_CHUNK if count <= SMALL_GRADIENT_CHUNK else GRADIENT_CHUNK
     pieces = []
-    for start in range(0, count, GRADIENT_CHUNK):
-        part = {n: _padded(c[start : start + GRADIENT_CHUNK], GRADIENT_CHUNK) for n, c in columns.items()}
-        size = min(GRADIENT_CHUNK, count - start)
+    for start in range(0, count, chunk):
+        part = {n: _padded(c[start : start + chunk], chunk) for n, c in columns.items()}
+        size = min(chunk, count - start)
         piece = function(shapes, part, numbers, control)
         pieces.append(jax.tree_util.tree_map(lambda leaf, size=size: np.asarray(leaf)[:size], piece))
     value, over, slopes, over_slopes = jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *pieces)

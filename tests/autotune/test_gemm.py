@@ -6,6 +6,7 @@ The score (NumPy) and the relaxation (JAX) are the same formula; `ceil` is exact
 straight through.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -73,6 +74,7 @@ def _ceil_jvp(primals: Any, tangents: Any) -> Any:
     return _ceil(primals[0]), tangents[0]
 
 
+@jax.jit
 def value_and_grad(shape: Any, points: dict[str, jax.Array]) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Relaxed cycles with capacity penalties and their gradient; `bound` holds the shape."""
 
@@ -94,7 +96,7 @@ def random_shape(rng: np.random.Generator) -> tuple[int, int, int]:
 
 
 def bound(shape: tuple[int, int, int]) -> Gradient:
-    return Gradient(jax.tree_util.Partial(value_and_grad, jnp.array(shape, jnp.float32)))
+    return Gradient(functools.partial(value_and_grad, jnp.array(shape, jnp.float32)))
 
 
 def close(free: Space, search: Any, shapes: list[tuple[int, int, int]], evaluations: list[int] | None) -> Any:
@@ -124,6 +126,7 @@ def test_relaxation_equals_the_score_at_legal_points_and_its_gradient_is_finite(
 def test_one_compilation_serves_all_shapes() -> None:
     traces = []
 
+    @jax.jit
     def counted(shape: Any, points: Any) -> Any:
         traces.append(shape)
         return value_and_grad(shape, points)
@@ -131,7 +134,7 @@ def test_one_compilation_serves_all_shapes() -> None:
     rng = np.random.default_rng(0)
     for _ in range(4):
         shape = random_shape(rng)
-        search = Gradient(jax.tree_util.Partial(counted, jnp.array(shape, jnp.float32)))
+        search = Gradient(functools.partial(counted, jnp.array(shape, jnp.float32)))
         minimise(score(shape), small_space(), search)
     assert len(traces) == 1
 

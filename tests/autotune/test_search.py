@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ def score(at):
     return 1 + bowl + np.abs(at["stages"] - 3) + (at["order"] == "mn") * 0.3 + ~at["deep"] * 0.2
 
 
+@jax.jit
 def value_and_grad(at):
     m, k = jnp.log2(at["m"] / 96), jnp.log2(at["k"] / 64)
     values = 1 + m**2 + k**2 + jnp.abs(at["stages"] - 3) + (1 - at["order"]) * 0.3 + (1 - at["deep"]) * 0.2
