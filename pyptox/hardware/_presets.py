@@ -125,7 +125,7 @@ def a2a3(die: str = "910B2") -> Hardware:
             drain_row=4.45,
             drain_byte=1 / 118.0,
             drain_odd=2.6,
-            vector_start=20.0,
+            vector_start=25.0,
             vector_repeat=1.0,
             barrier=191.2,
         ),

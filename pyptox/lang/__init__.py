@@ -40,6 +40,8 @@ from ._types import spec as spec
 from ._vector_ops import absolute as absolute
 from ._vector_ops import add as add
 from ._vector_ops import cast as cast
+from ._vector_ops import column_max as column_max
+from ._vector_ops import column_sum as column_sum
 from ._vector_ops import divide as divide
 from ._vector_ops import exp as exp
 from ._vector_ops import log as log
@@ -48,6 +50,7 @@ from ._vector_ops import minimum_of as minimum_of
 from ._vector_ops import multiply as multiply
 from ._vector_ops import negative as negative
 from ._vector_ops import reciprocal as reciprocal
+from ._vector_ops import row_expand as row_expand
 from ._vector_ops import row_max as row_max
 from ._vector_ops import row_sum as row_sum
 from ._vector_ops import rsqrt as rsqrt

@@ -37,16 +37,16 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
     return TileType((shape[0], shape[1]), (valid[0], valid[1]), a.dtype, Vec)
 
 
-def _binary(name: str, function: Callable, weight: float = 1.0) -> Operation:
+def _binary(name: str, function: Callable, passes: float = 2.0, by_element: bool = False) -> Operation:
     return Operation(
         name,
         infer=lambda a, b: _broadcast(name, a, b),
         run=lambda context, a, b: function(*jnp.broadcast_arrays(a.payload, b.payload)),
-        cost=rules.vector(weight),
+        cost=rules.vector(passes, by_row=True, by_element=by_element),
     )
 
 
-def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Operation:
+def _scalar_operand(name: str, function: Callable, passes: float = 1.0, by_element: bool = False) -> Operation:
     def infer(tile: Tile, *, value: float) -> TileType:
         _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
@@ -54,27 +54,28 @@ def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Opera
     def run(context: Any, tile: Tile, *, value: float):
         return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
 
-    return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(weight))
+    return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(passes, by_element=by_element))
 
 
-def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Operation:
+def unary_operation(name: str, function: Callable, passes: float = 1.0, by_element: bool = False) -> Operation:
     """An elementwise operation of one tile in Vec, from a ``jax.numpy`` function of the array.
 
-    ``weight`` is its number of passes over the tile in units of one vector instruction.
+    ``passes`` is its cycles for each 256 bytes of the tile, or, with ``by_element``, for each 64 elements.
     """
 
     def infer(tile: Tile) -> TileType:
         _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
-    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=rules.vector(weight))
+    cost = rules.vector(passes, by_element=by_element)
+    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=cost)
 
 
 _BINARY = {
     "add": _binary("add", jnp.add),
     "subtract": _binary("subtract", jnp.subtract),
     "multiply": _binary("multiply", jnp.multiply),
-    "divide": _binary("divide", jnp.divide, 2.0),
+    "divide": _binary("divide", jnp.divide, 4.2, True),
     "maximum": _binary("maximum", jnp.maximum),
     "minimum": _binary("minimum", jnp.minimum),
 }
@@ -82,7 +83,7 @@ _SCALAR = {
     "add": _scalar_operand("add", jnp.add),
     "subtract": _scalar_operand("subtract", jnp.subtract),
     "multiply": _scalar_operand("multiply", jnp.multiply),
-    "divide": _scalar_operand("divide", jnp.divide, 2.0),
+    "divide": _scalar_operand("divide", jnp.divide, 4.75, True),
     "maximum": _scalar_operand("maximum", jnp.maximum),
     "minimum": _scalar_operand("minimum", jnp.minimum),
 }
@@ -122,16 +123,16 @@ def minimum_of(a: Tile, b: Tile | float) -> Tile:
     return _dispatch("minimum", a, b)
 
 
-exp = unary_operation("exp", jnp.exp, 2.0)
-log = unary_operation("log", jnp.log, 2.0)
-sqrt = unary_operation("sqrt", jnp.sqrt, 2.0)
-rsqrt = unary_operation("rsqrt", jax.lax.rsqrt, 2.0)
-reciprocal = unary_operation("reciprocal", lambda x: 1 / x)
+exp = unary_operation("exp", jnp.exp, 2.0, True)
+log = unary_operation("log", jnp.log, 2.0, True)
+sqrt = unary_operation("sqrt", jnp.sqrt, 2.0, True)
+rsqrt = unary_operation("rsqrt", jax.lax.rsqrt, 2.0, True)
+reciprocal = unary_operation("reciprocal", lambda x: 1 / x, 2.0, True)
 negative = unary_operation("negative", jnp.negative)
 absolute = unary_operation("absolute", jnp.abs)
 
 
-def _reduction(name: str, function: Callable, neutral: float) -> Operation:
+def _reduction(name: str, function: Callable, neutral: float, extra_start: float = 0.0) -> Operation:
     def infer(tile: Tile) -> TileType:
         _require_vec(name, tile)
         return TileType((tile.shape[0], 1), (tile.valid[0], 1), tile.dtype, Vec)
@@ -141,11 +142,52 @@ def _reduction(name: str, function: Callable, neutral: float) -> Operation:
         masked = jnp.where(inside[None, :], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
         return function(masked, axis=1, keepdims=True)
 
-    return Operation(name, infer=infer, run=run, cost=rules.vector(2.0))
+    return Operation(name, infer=infer, run=run, cost=rules.row_reduction(extra_start))
 
 
-row_sum = _reduction("row_sum", lambda x, axis, keepdims: jnp.sum(x, axis, dtype=x.dtype, keepdims=keepdims), 0.0)
+def _sum(x: jax.Array, axis: int, keepdims: bool) -> jax.Array:
+    return jnp.sum(x, axis, dtype=x.dtype, keepdims=keepdims)
+
+
+row_sum = _reduction("row_sum", _sum, 0.0, extra_start=0.56)
 row_max = _reduction("row_max", jnp.max, -jnp.inf)
+
+
+def _column_reduction(name: str, function: Callable, neutral: float, cost: Callable) -> Operation:
+    def infer(tile: Tile) -> TileType:
+        _require_vec(name, tile)
+        return TileType((1, tile.shape[1]), (1, tile.valid[1]), tile.dtype, Vec)
+
+    def run(context: Any, tile: Tile):
+        inside = jnp.arange(tile.payload.shape[0], dtype=jnp.int32) < tile.valid[0]
+        masked = jnp.where(inside[:, None], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
+        return function(masked, axis=0, keepdims=True)
+
+    return Operation(name, infer=infer, run=run, cost=cost)
+
+
+column_sum = _column_reduction("column_sum", _sum, 0.0, rules.column_reduction(19.4, 1.75))
+column_max = _column_reduction("column_max", jnp.max, -jnp.inf, rules.column_reduction(17.2, 17.8))
+
+
+def _expand_infer(tile: Tile, *, columns: Scalar) -> TileType:
+    _require_vec("row_expand", tile)
+    if not _is_one(tile.shape[1]):
+        raise KernelError(f"`row_expand` expects a tile of one column; got {tile.shape[1]}")
+    return TileType((tile.shape[0], columns), (tile.valid[0], columns), tile.dtype, Vec)
+
+
+_row_expand = Operation(
+    "row_expand",
+    infer=_expand_infer,
+    run=lambda context, tile, *, columns: jnp.broadcast_to(tile.payload, (tile.payload.shape[0], columns)),
+    cost=rules.expand,
+)
+
+
+def row_expand(tile: Tile, columns: Scalar) -> Tile:
+    """A tile of one column, repeated over ``columns`` of them."""
+    return _row_expand(tile, columns=columns)
 
 
 def _cast_infer(tile: Tile, *, dtype: str, rounding: str) -> TileType:

@@ -166,19 +166,87 @@ def spill(context: RuleContext, instruction: Any) -> list:
     return [("FIXPIPE", where(too_large, 2.0 * drain_cycles(context, *tile.valid), 0.0))]
 
 
-def vector(weight: float = 1.0):
-    """The rule of a vector instruction that takes ``weight`` passes over its widest operand.
+WIDE_START = 1.7
+"""Start-ups of an instruction whose rows take more than one repeat: 42 cycles against 25."""
 
-    ``start + weight ceil(bytes / repeat) repeat_cycles``, rows shared by the cluster's vector cores.
+NARROW_ROW, ROW_REPEAT = 7.0, 1.5
+"""Repeats' time that a row reduction takes a row: 7 cycles, and 1.5 more for every further repeat of the row."""
+
+REDUCTION_START, REDUCTION_REPEAT = 1.3, 0.65
+"""Start-ups of a row reduction: 33 cycles, and 16 more for every repeat of a row."""
+
+EXPANDED_ROW, EXPAND_START = 14.0, 1.4
+"""Repeats' time of one row filled from its first element, and start-ups: 14 and 36 cycles."""
+
+
+def _widest(context: RuleContext, instruction: Any, least: float = 1.0) -> tuple[Scalar, Scalar]:
+    """Rows for one vector core, and bytes of a row, of the largest tile, its elements of ``least`` bytes or more."""
+    rows: Scalar = 0.0
+    row_bytes: Scalar = 0.0
+    for tile in (*instruction.tiles, instruction.out):
+        rows = maximum(rows, tile.valid[0] * 1.0)
+        row_bytes = maximum(row_bytes, tile.valid[1] * max(least, float(dtype_of(tile.dtype).bytes)))
+    return rows / context.vector_split, row_bytes
+
+
+def vector(passes: float = 1.0, *, by_row: bool = False, by_element: bool = False):
+    """The rule of an elementwise instruction of ``passes`` cycles a repeat of 256 bytes.
+
+    ``start (1 or WIDE_START) + passes repeats repeat_cycles``. One operand and a scalar take 1 pass, two operands, an
+    exponential or a root 2, a division 4 to 5. From the published slope-and-bias table (formula_params.csv of
+    pto-isa), whose slopes are whole numbers of cycles a repeat.
+
+    Args:
+        passes: cycles a repeat.
+        by_row: a row shorter than a repeat takes one all the same, as in instructions of two operands.
+        by_element: shorter elements are no faster than four-byte ones, as in divisions, exponentials and roots.
     """
 
     def rule(context: RuleContext, instruction: Any) -> list:
-        widest = 0.0
-        for tile in (*instruction.tiles, instruction.out):
-            widest = maximum(widest, tile.valid[0] * tile.valid[1] * float(dtype_of(tile.dtype).bytes))
-        repeats = cdiv(widest / context.vector_split, context.sizes.repeat)
+        rows, row_bytes = _widest(context, instruction, 4.0 if by_element else 1.0)
+        size, t = context.sizes.repeat, context.times
+        repeats = cdiv(rows * row_bytes, size)
+        if by_row:
+            repeats = maximum(repeats, rows)
+        starts = where(row_bytes > size, WIDE_START, 1.0)
+        return [("VECTOR", starts * t.vector_start + passes * repeats * t.vector_repeat)]
+
+    return rule
+
+
+def column_reduction(row: float, row_repeat: float):
+    """The rule of a reduction along columns: ``row`` cycles a row, ``row_repeat`` more for each further repeat of it."""
+
+    def rule(context: RuleContext, instruction: Any) -> list:
+        rows, row_bytes = _widest(context, instruction)
         t = context.times
-        return [("VECTOR", weight * (t.vector_start + repeats * t.vector_repeat))]
+        repeats = cdiv(row_bytes, context.sizes.repeat)
+        return [("VECTOR", 0.7 * t.vector_start + rows * (row + row_repeat * (repeats - 1)) * t.vector_repeat)]
+
+    return rule
+
+
+def expand(context: RuleContext, instruction: Any) -> list:
+    """Fill each row from its first element: a fixed time a row, half a cycle more for every further repeat of it."""
+    rows, row_bytes = _widest(context, instruction)
+    t = context.times
+    each = EXPANDED_ROW + 0.5 * (cdiv(row_bytes, context.sizes.repeat) - 1)
+    return [("VECTOR", EXPAND_START * t.vector_start + rows * each * t.vector_repeat)]
+
+
+def row_reduction(extra_start: float = 0.0):
+    """The rule of a reduction along rows: a fixed time a row, and a little more for every further repeat of it.
+
+    ``extra_start`` is in start-ups (a sum takes 14 cycles more to start than a maximum). Source as for :func:`vector`.
+    """
+
+    def rule(context: RuleContext, instruction: Any) -> list:
+        rows, row_bytes = _widest(context, instruction)
+        t = context.times
+        repeats = cdiv(row_bytes, context.sizes.repeat)
+        starts = REDUCTION_START + extra_start + REDUCTION_REPEAT * repeats
+        each = NARROW_ROW + ROW_REPEAT * (repeats - 1)
+        return [("VECTOR", starts * t.vector_start + rows * each * t.vector_repeat)]
 
     return rule
 

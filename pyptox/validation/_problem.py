@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..cost import Cost, Options, predict
 from ..hardware import Hardware, preset
@@ -44,12 +44,31 @@ class Problem:
         shapes = {name: s.shape for name, s in self.specs.items()}
         return predict(self.kernel, self.specs, shapes, dict(self.values), hardware, self.options)
 
+    def predict(self, hardware: Hardware) -> tuple[float, bool]:
+        """The number that the row states, predicted; and whether the configuration fits the chip."""
+        cost = self.cost(hardware)
+        return self.answer(self, cost, self.on(hardware)), bool(cost.legal)
+
+
+class Question(Protocol):
+    """What a measured row asks: :class:`Problem`, or one instruction."""
+
+    @property
+    def measured(self) -> float | None: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def assumed(self) -> tuple[str, ...]: ...
+    @property
+    def absolute(self) -> bool: ...
+    def predict(self, hardware: Hardware) -> tuple[float, bool]: ...
+
 
 @dataclass(frozen=True)
 class Source:
     """How one CSV file is read: a problem for a row, what a stated limit decides, and what rows share."""
 
-    problem: Callable[[Row], Problem]
+    problem: Callable[[Row], Question]
     outcome: Callable[[Row, Hardware], str | None] = lambda row, hardware: None
     fill: Callable[[Sequence[Row]], list[Row]] = list
 

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..hardware import Hardware
-from . import _gemm_step_sweep, _gemm_times, _l2_hit_pipe_profile, _tile_sweeps
-from ._problem import NotCovered, Problem, Row, Source, text
+from . import _gemm_step_sweep, _gemm_times, _instruction, _l2_hit_pipe_profile, _tile_sweeps
+from ._problem import NotCovered, Problem, Question, Row, Source, text
 
 FILES = {
     "gemm_times": Source(_gemm_times.problem),
     "gemm_step_sweep": Source(_gemm_step_sweep.problem),
     "l2_hit_pipe_profile": Source(_l2_hit_pipe_profile.problem),
+    "vector_op_cycles": Source(_instruction.table_problem),
+    "instr_reference_cycles": Source(_instruction.reference_problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
 }
 
@@ -98,7 +100,12 @@ def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
                 problem = FILES[file].problem(row)
             except (NotCovered, ValueError):
                 continue
-            timed = problem.measured is not None and problem.unit == "us" and problem.absolute
+            timed = (
+                isinstance(problem, Problem)
+                and problem.measured is not None
+                and problem.unit == "us"
+                and problem.absolute
+            )
             if timed and text(row, "split") != "reference_only" and text(row, "outcome") in ("", "ok"):
                 found.append((file, text(row, "id"), problem))
     return found
@@ -135,20 +142,19 @@ def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
     return result
 
 
-def _prediction(problem: Problem, hardware: Hardware) -> tuple[dict[str, Any], bool]:
-    cost = problem.cost(hardware)
-    predicted = problem.answer(problem, cost, problem.on(hardware))
-    assert problem.measured is not None
-    reason = f"assumed: {', '.join(problem.assumed)}" if problem.assumed else ""
+def _prediction(question: Question, hardware: Hardware) -> tuple[dict[str, Any], bool]:
+    predicted, legal = question.predict(hardware)
+    assert question.measured is not None
+    reason = f"assumed: {', '.join(question.assumed)}" if question.assumed else ""
     answer = {
         "covered": True,
-        "reason": reason if problem.absolute else f"{reason}; compare inside its group only",
-        "measured": problem.measured,
+        "reason": reason if question.absolute else f"{reason}; compare inside its group only",
+        "measured": question.measured,
         "predicted": predicted,
-        "unit": problem.unit,
-        "relative_error": None if not problem.absolute else predicted / problem.measured - 1.0,
+        "unit": question.unit,
+        "relative_error": None if not question.absolute else predicted / question.measured - 1.0,
     }
-    return answer, bool(cost.legal)
+    return answer, legal
 
 
 def validate(directory: str | Path, hardware: Hardware) -> Report:
