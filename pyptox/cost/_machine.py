@@ -193,6 +193,7 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
     for iteration in range(steps):
         frame.iteration = iteration
         _run(loop.first, state, inner, warm)
+        _hand_on(loop, state)
         for number in made:
             frame.released.setdefault(number, []).append(state.get("released", number))
         snapshots.append(state.copy())
@@ -208,6 +209,14 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
             state.slopes[number] = state.get("released", number) - earlier[number]
     if loop.may_be_empty and not is_number(count):
         _select_before(count < 1, snapshots[0], state)
+
+
+def _hand_on(loop: Loop, state: _State) -> None:
+    """What the next iteration is handed is ready when this one made it."""
+    made = [(old, ("ready", new.number)) for old, new in loop.carried if ("ready", new.number) in state.times]
+    times = [(old, state.times[key], state.owner[key]) for old, key in made]
+    for old, time, pipe in times:
+        state.put("ready", old.number, time, pipe)
 
 
 def _advance(loop: Loop, state: _State, snapshots: list[_State], frame: _Frame, made: set[int]) -> None:
@@ -308,6 +317,9 @@ def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
                 stages_of[node.key] = int(node.stages)
                 for iteration in range(count):
                     yield from run(node.last if iteration == count - 1 else node.first, (*path, iteration))
+                    if iteration < count - 1:
+                        times = [(old.number, ready.get(new.number, 0.0)) for old, new in node.carried]
+                        ready.update(times)
                 continue
             out = node.out.payload if node.out is not None else None
             wait = slot(out) if node.fresh and out is not None else 0.0

@@ -1,8 +1,8 @@
 """How full every on-chip space is: slots, padding and live ranges.
 
-A tile that crosses pipes needs one slot for each stage of the loop it is made in; a tile that one pipe makes and
-uses needs one slot, and only while it is alive. The occupancy of a space is the largest sum over the program's
-positions. Sizes are what is allocated: rows and columns padded to fractals in the cube's spaces, to 32 bytes in Vec.
+A tile that crosses pipes needs one slot for each stage of the loop it is made in, as long as that loop runs; a tile
+that one pipe makes and uses, or that no loop makes, needs one slot, and only while it is alive. The occupancy of a
+space is the largest sum over the program's positions. Sizes are what is allocated: rows and columns padded to fractals in the cube's spaces, to 32 bytes in Vec.
 """
 
 from dataclasses import dataclass
@@ -47,6 +47,8 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
     begin: dict[int, int] = {}
     end: dict[int, int] = {}
     pipes: dict[int, set[str]] = {}
+    spans: dict[int, tuple[int, int]] = {}
+    replaced: set[int] = set()  # what a loop hands on takes the place of what it was handed
     position = 0
 
     def visit(nodes: list) -> None:
@@ -54,11 +56,13 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
         for node in nodes:
             if isinstance(node, Loop):
                 start = position
+                replaced.update(new.number for _, new in node.carried)
                 visit(node.first)
                 # what was made before a loop and is read in it lives to the loop's end
                 for number in list(end):
                     if begin[number] <= start and end[number] > start:
                         end[number] = position
+                spans[node.key] = (start + 1, position)
                 continue
             position += 1
             touched = [(buffer, 0) for buffer in node.reads]
@@ -74,16 +78,20 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
     visit(recorder.walk.first)
     result: dict[Space, list[Use]] = {space: [] for space in ON_CHIP}
     for number, buffer in recorder.buffers.items():
-        if buffer.tile is None or number not in begin:
+        if buffer.tile is None or number not in begin or buffer.tile.space is Space.GM:
             continue
         crosses = len(pipes.get(number, ())) > 1
+        if number in replaced and not crosses:
+            continue
         slots = buffer.loop.stages if crosses and buffer.loop is not None else 1
         if buffer.label == "move" and buffer.tile.space is Space.VEC:
             slots = maximum(slots, sizes.cross_slots)
         used = allocated_bytes(sizes, buffer) * slots
         if buffer.tile.space is Space.VEC:
             used = used / recorder.vector_split  # each vector core of the cluster holds its share of the rows
-        live = (0, 1 << 30) if crosses else (begin[number], end[number])
+        live = begin[number], end[number]
+        if crosses and buffer.loop is not None and buffer.loop.key in spans:
+            live = spans[buffer.loop.key]
         result[buffer.tile.space].append(Use(buffer, used, slots, *live))
     return result
 
@@ -92,21 +100,16 @@ def occupancy(used: dict[Space, list[Use]]) -> dict[Space, Scalar]:
     """The largest number of bytes alive at once, by space."""
     result: dict[Space, Scalar] = {}
     for space, buffers in used.items():
-        total: Scalar = 0.0
-        always = [u for u in buffers if u.end == 1 << 30]
-        passing = [u for u in buffers if u.end != 1 << 30]
-        for u in always:
-            total = total + u.bytes
         peak: Scalar = 0.0
         # live ranges only start where a buffer is made, so the peak is at one of those positions
-        for start in sorted({u.begin for u in passing}):
+        for start in sorted({u.begin for u in buffers}):
             here: Scalar = 0.0
-            for u in passing:
+            for u in buffers:
                 # a result may take the place of an operand that dies with it
                 if u.begin <= start and (u.end > start or u.begin == start):
                     here = here + u.bytes
             peak = maximum(peak, here)
-        result[space] = total + peak
+        result[space] = peak
     return result
 
 

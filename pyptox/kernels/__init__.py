@@ -1,5 +1,6 @@
 """The kernel library, written once in :mod:`pyptox.lang`."""
 
+from ._attention import flash_attention as flash_attention
 from ._matmul import grouped_matmul as grouped_matmul
 from ._matmul import matmul as matmul
 from ._matmul import matmul_bias_activation as matmul_bias_activation

@@ -25,6 +25,7 @@ from ._reading import TileType as TileType
 from ._reading import swizzled as swizzled
 from ._rounding import ROUNDINGS as ROUNDINGS
 from ._rounding import cast_array as cast_array
+from ._types import GM as GM
 from ._types import Acc as Acc
 from ._types import Index as Index
 from ._types import Left as Left

@@ -113,7 +113,7 @@ def store(tensor: Tensor, offsets: Sequence[Index | Scalar], tile: Tile, *, atom
 
 # ----------------------------------------------------------------------------------------------- on-chip movement
 def _move_infer(tile: Tile, *, space: Space, offset, shape, transpose: bool) -> TileType:
-    allowed = {Mat: (Left, Right), Acc: (Vec,)}
+    allowed = {Mat: (Left, Right), Acc: (Vec,), Vec: (Space.GM,), Space.GM: (Mat,)}
     if space not in allowed.get(tile.space, ()):
         raise KernelError(f"`move` from {tile.space.value} to {space.value} is not a path of this core")
     reading = current()
@@ -152,8 +152,9 @@ def move(
     shape: Sequence[Scalar] | None = None,
     transpose: bool = False,
 ) -> Tile:
-    """Copy (part of) a tile to another space: Mat to Left or Right, Acc to Vec.
+    """Copy (part of) a tile to another space: Mat to Left or Right, Acc to Vec, Vec to GM and from there to Mat.
 
+    GM stands for the buffer between the vector cores and the cube core of a cluster.
     ``offset`` and ``shape`` are in the source's orientation; ``transpose`` turns the result round.
     """
     return _move(tile, space=space, offset=tuple(offset), shape=shape, transpose=transpose)

@@ -5,9 +5,12 @@ block is read at the first block and at the last block of a core's walk. The nes
 the cost reading, plain ones in the simulation), so occupancy, traffic, timing and regions all work on it.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import jax
 
 from .._errors import KernelError
 from .._scalar import Scalar, cdiv, minimum, where
@@ -55,6 +58,7 @@ class Loop:
     first: list = field(default_factory=list)
     last: list = field(default_factory=list)
     may_be_empty: bool = False  # the trip count comes from data
+    carried: tuple[tuple[Buffer, Buffer], ...] = ()  # what an iteration is handed, and what it hands on in its place
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,14 @@ def grid_levels(axes: Sequence[Axis], extents: Sequence[Scalar], order: Order) -
     strips = cdiv(columns.extent, group)
     # strips of equal width on average: their product is the number of columns
     return [*outer, Level(columns.axis, strips), rows, Level(columns.axis, columns.extent / strips)]
+
+
+def _is_tile(value: Any) -> bool:
+    return isinstance(value, Tile)
+
+
+def _tiles(carry: Any) -> list[Tile]:
+    return [leaf for leaf in jax.tree_util.tree_leaves(carry, is_leaf=_is_tile) if isinstance(leaf, Tile)]
 
 
 class Recorder(AbstractReading):
@@ -153,8 +165,17 @@ class Recorder(AbstractReading):
         node = Loop(self._next_key, axis, count, stages, may_be_empty=bool(self.data))
         self._next_key += 1
         marks = self._next_buffer, self._next_key
-        node.first, carry = self._body(node, 0, lambda: body(index, carry))
+        node.first, made = self._body(node, 0, lambda: body(index, carry))
+        given, handed_on = _tiles(carry), _tiles(made)
+        node.carried = tuple(
+            (old.payload, new.payload) for old, new in zip(given, handed_on, strict=True) if old.payload != new.payload
+        )
         self._next_buffer, self._next_key = marks
+        # the last iteration finds what was handed on where the first found what it was given
+        places = iter(
+            [dataclasses.replace(new, payload=old.payload) for old, new in zip(given, handed_on, strict=True)]
+        )
+        carry = jax.tree_util.tree_map(lambda leaf: next(places) if _is_tile(leaf) else leaf, made, is_leaf=_is_tile)
         node.last, carry = self._body(node, count - 1, lambda: body(index, carry))
         self.nodes.append(node)
         return carry

@@ -28,7 +28,7 @@ class Space(enum.Enum):
         return self.value.lower()
 
 
-Mat, Left, Right, Acc, Vec = Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.VEC
+GM, Mat, Left, Right, Acc, Vec = Space.GM, Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.VEC
 
 
 LAYOUTS = ("rows", "zN")

@@ -126,10 +126,18 @@ def store(context: RuleContext, instruction: Any) -> list:
 
 
 def move(context: RuleContext, instruction: Any) -> list:
-    """On-chip copies: MTE1 from Mat to Left or Right; FIXPIPE and the vector cores' MTE2 from Acc to Vec."""
+    """Copies inside a cluster: MTE1 from Mat to Left or Right; FIXPIPE and the vector cores' MTE2 from Acc to Vec.
+
+    From Vec to the cube: MTE3 to GM, and MTE2 from there, which finds it in L2.
+    """
     (tile,), out = instruction.tiles, instruction.out
     rows, columns = out.valid
     t = context.times
+    if out.space.value in ("GM", "Mat"):
+        size = rows * columns * float(dtype_of(tile.dtype).bytes)
+        if out.space.value == "GM":
+            return [("MTE3", t.store_start + size * t.store_byte / context.vector_split)]
+        return [("MTE2", t.load_start + rows * t.load_row + size * t.load_byte)]
     if out.space.value == "Vec":
         arrive = t.load_start + rows * columns * 4.0 * t.load_byte / context.vector_split
         return [("FIXPIPE", drain_cycles(context, rows, columns)), ("MTE2V", arrive)]
@@ -198,7 +206,8 @@ def vector(passes: float = 1.0, *, by_row: bool = False, by_element: bool = Fals
 
     Args:
         passes: cycles a repeat.
-        by_row: a row shorter than a repeat takes one all the same, as in instructions of two operands.
+        by_row: a row shorter than a repeat takes one all the same, as in instructions of two operands; a tile of one
+            column is packed.
         by_element: shorter elements are no faster than four-byte ones, as in divisions, exponentials and roots.
     """
 
@@ -206,7 +215,7 @@ def vector(passes: float = 1.0, *, by_row: bool = False, by_element: bool = Fals
         rows, row_bytes = _widest(context, instruction, 4.0 if by_element else 1.0)
         size, t = context.sizes.repeat, context.times
         repeats = cdiv(rows * row_bytes, size)
-        if by_row:
+        if by_row and not (is_number(instruction.out.shape[1]) and instruction.out.shape[1] == 1):
             repeats = maximum(repeats, rows)
         starts = where(row_bytes > size, WIDE_START, 1.0)
         return [("VECTOR", starts * t.vector_start + passes * repeats * t.vector_repeat)]
