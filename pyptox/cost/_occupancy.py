@@ -2,7 +2,8 @@
 
 A tile that crosses pipes needs one slot for each stage of the loop it is made in, as long as that loop runs; a tile
 that one pipe makes and uses, or that no loop makes, needs one slot, and only while it is alive. The occupancy of a
-space is the largest sum over the program's positions. Sizes are what is allocated: rows and columns padded to fractals in the cube's spaces, to 32 bytes in Vec.
+space is the largest sum over the program's positions. Sizes are what is allocated: rows and columns padded to
+fractals in the cube's spaces, to 32 bytes in Vec.
 """
 
 from dataclasses import dataclass

@@ -224,7 +224,12 @@ def vector(passes: float = 1.0, *, by_row: bool = False, by_element: bool = Fals
 
 
 def column_reduction(row: float, row_repeat: float):
-    """The rule of a reduction along columns: ``row`` cycles a row, ``row_repeat`` more for each repeat but the first."""
+    """The rule of a reduction along columns.
+
+    Args:
+        row: cycles a row.
+        row_repeat: further cycles for each repeat of the row after its first.
+    """
 
     def rule(context: RuleContext, instruction: Any) -> list:
         rows, row_bytes = _widest(context, instruction)
