@@ -1,13 +1,16 @@
 """The cost of many candidates at once: jitted, vmapped, chunked.
 
 Shapes, configurations and the chip's constants are all arguments, so one compilation serves every problem of a
-kernel. Candidates go through in chunks of one size, large enough to use both cores and small enough to stay in
-cache; the last chunk is padded, so nothing is traced twice.
+kernel. Candidates go through in chunks of one size, small enough to stay in cache; the last chunk is padded, so
+nothing is traced twice. A chunk runs on one core and Python threads share them out, since the chunks that fit a
+cache are too short for XLA to divide.
 """
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -20,15 +23,18 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
 from ._evaluate import Cost, Options, predict
+from ._fusion import BARRIERS_HOLD, bounded
 
-CHUNK = 65536
+CHUNK = 16384
 """Candidates in one call of the compiled function."""
 
-GRADIENT_CHUNK = 8192
+GRADIENT_CHUNK = 2048
 """The same for value and gradient, whose working set is larger."""
 
 SMALL_CHUNK, SMALL_GRADIENT_CHUNK = 1024, 64
-"""The same for batches of up to so many, as a search proposes them: a second trace, and a hundredth of the work."""
+"""The same for batches of up to so many, as a search proposes them: a second trace, and a small part of the work."""
+
+_COMPILER = {**BARRIERS_HOLD, "xla_cpu_prefer_vector_width": 512}  # XLA's default is 256 bits on every CPU
 
 EXACT, RELAXED = Options(), Options(relaxed=True)
 
@@ -61,7 +67,10 @@ def _compiled(kernel: Kernel, types: tuple, options: Options):
         with relaxed(options.relaxed):
             return predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
 
-    return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)))
+    def many(*arguments):
+        return bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=20, largest=400)(*arguments)
+
+    return jax.jit(many, compiler_options=_COMPILER)
 
 
 @functools.lru_cache(maxsize=128)
@@ -70,26 +79,59 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
 
     def one(shapes, point, hardware, control):
         _TRACES["gradient"] += 1
+        with relaxed(options.relaxed):
+            cost = predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
+        over = jnp.float32(0.0)
+        for space in ("Mat", "Left", "Right", "Vec"):
+            limit = getattr(hardware.sizes, space.lower())
+            over = over + jnp.where(cost.occupancy[space] > limit, cost.occupancy[space] / limit - 1.0, 0.0)
+        return cost.time_us, over
 
-        def objective(*sizes):
-            with relaxed(options.relaxed):
-                values = {**point, **dict(zip(names, sizes, strict=True)), **fixed}
-                cost = predict(kernel, specs, shapes, values, hardware, options, control)
-            over = jnp.float32(0.0)
-            for space in ("Mat", "Left", "Right", "Vec"):
-                limit = getattr(hardware.sizes, space.lower())
-                over = over + jnp.where(cost.occupancy[space] > limit, cost.occupancy[space] / limit - 1.0, 0.0)
-            return cost.time_us, over
+    def many(shapes, point, hardware, control):
+        arguments = (shapes, point, hardware, control)
+        objective = bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=20, largest=150)
 
-        at = tuple(point[name] for name in names)
-        # forward mode: a handful of tile sizes in, so a few tangents are cheaper than the machine in reverse
-        value, push = jax.linearize(objective, *at)
-        unit = [tuple(jnp.float32(row == column) for column in range(len(at))) for row in range(len(at))]
-        slopes, over_slopes = zip(*(push(*tangent) for tangent in unit), strict=True)
-        return (*value, slopes, over_slopes)
+        def along(*columns):
+            return objective(shapes, {**point, **dict(zip(names, columns, strict=True))}, hardware, control)
 
-    # XLA's fusion takes minutes on the tangents of this graph and gains nothing there: compile without it
-    return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)), compiler_options={"xla_disable_hlo_passes": "fusion"})
+        # forward mode: a handful of tile sizes in, so a few tangents are cheaper than the machine in reverse. They
+        # are rows of one array, so that a kernel computes all of them from one set of comparisons
+        value, push = jax.linearize(along, *(point[name] for name in names))
+        rows = jnp.arange(len(names))[:, None]
+        ones = jnp.ones_like(point[names[0]])[None]
+        unit = [jnp.where(rows == row, ones, jnp.float32(0.0)) for row in range(len(names))]
+        return value, jax.vmap(push)(*unit)
+
+    return jax.jit(many, compiler_options=_COMPILER)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return ThreadPoolExecutor(len(affinity(0)) if affinity else os.cpu_count() or 1, "pyptox-cost")
+
+
+def _chunked(function: Callable, columns: Mapping[str, np.ndarray], chunk: int, count: int) -> Any:
+    """``function`` of every chunk of the columns; its results side by side along their last axis."""
+
+    def piece(start: int) -> tuple[list[np.ndarray], Any]:
+        part = {name: _padded(column[start : start + chunk], chunk) for name, column in columns.items()}
+        leaves, structure = jax.tree_util.tree_flatten(function(part))
+        # a leaf that no candidate changes has no candidate axis, or one of length one
+        return [np.broadcast_to(leaf, (*np.shape(leaf)[:-1], chunk)) for leaf in leaves], structure
+
+    first, structure = piece(0)  # alone, so that two threads do not compile the same function
+    joined = [np.empty((*leaf.shape[:-1], count), leaf.dtype) for leaf in first]
+
+    def place(start: int, leaves: list[np.ndarray]) -> None:
+        for whole, leaf in zip(joined, leaves, strict=True):
+            whole[..., start : start + chunk] = leaf[..., : min(chunk, count - start)]
+
+    place(0, first)
+    rest = range(chunk, count, chunk)
+    for _ in _threads().map(lambda start: place(start, piece(start)[0]), rest) if rest else ():
+        pass
+    return structure.unflatten(joined)
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
@@ -141,21 +183,9 @@ def evaluate(
     function = _compiled(kernel, _types(specs), options)
     shapes, numbers, control = _problem(specs, hardware)
     # a control input multiplies the work of a candidate by its length
-    chunk = (SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK) >> (
-        max(len(array) for array in control.values()).bit_length() if control else 0
-    )
-    pieces = []
-    for start in range(0, count, chunk):
-        part = {name: _padded(column[start : start + chunk], chunk) for name, column in columns.items()}
-        pieces.append(function(shapes, part, numbers, control))
-    sizes = [min(chunk, count - start) for start in range(0, count, chunk)]
-
-    def join(*leaves):
-        return np.concatenate(
-            [np.broadcast_to(np.asarray(leaf), (chunk,))[:size] for leaf, size in zip(leaves, sizes, strict=True)]
-        )
-
-    return jax.tree_util.tree_map(join, *pieces)
+    chunk = SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK
+    chunk >>= max(len(array) for array in control.values()).bit_length() if control else 0
+    return _chunked(lambda part: function(shapes, part, numbers, control), columns, chunk, count)
 
 
 def _padded(column: np.ndarray, size: int) -> np.ndarray:
@@ -196,12 +226,7 @@ def penalised(
     function = _compiled_gradient(kernel, _types(specs), options, names)
     shapes, numbers, control = _problem(specs, hardware)
     chunk = SMALL_GRADIENT_CHUNK if count <= SMALL_GRADIENT_CHUNK else GRADIENT_CHUNK
-    pieces = []
-    for start in range(0, count, chunk):
-        part = {n: _padded(c[start : start + chunk], chunk) for n, c in columns.items()}
-        size = min(chunk, count - start)
-        piece = function(shapes, part, numbers, control)
-        pieces.append(jax.tree_util.tree_map(lambda leaf, size=size: np.asarray(leaf)[:size], piece))
-    value, over, slopes, over_slopes = jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *pieces)
-    named = dict(zip(names, slopes, strict=True))
-    return value, over, named, dict(zip(names, over_slopes, strict=True))
+    (value, over), (slopes, over_slopes) = _chunked(
+        lambda part: function(shapes, part, numbers, control), columns, chunk, count
+    )
+    return value, over, dict(zip(names, slopes, strict=True)), dict(zip(names, over_slopes, strict=True))
