@@ -9,6 +9,7 @@ from ._constraint import Constraint as Constraint
 from ._constraint import EmptySpaceError as EmptySpaceError
 from ._default_space import default_space as default_space
 from ._parameter import AbstractParameter as AbstractParameter
+from ._progress import Progress as Progress
 from ._result import Candidate as Candidate
 from ._result import Result as Result
 from ._search._base import AbstractSearch as AbstractSearch
@@ -34,6 +35,6 @@ from ._tune import EVALUATIONS as EVALUATIONS
 from ._tune import EXHAUSTIVE_LIMIT as EXHAUSTIVE_LIMIT
 from ._tune import tune as tune
 from ._tuner import Drive as Drive
-from ._tuner import Progress as Progress
+from ._tuner import DriveProgress as DriveProgress
 from ._tuner import Tuner as Tuner
 from ._tuner import drive as drive

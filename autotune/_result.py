@@ -49,6 +49,8 @@ class Result:
         rejected: illegal candidates by the constraint that rejected them.
         bound_us: what no configuration can beat (compute, HBM and launch).
         gap: predicted time over the bound, minus one.
+        controls: the values of control inputs.
+        sync: barriers between pipes, ``"manual"`` or ``"auto"``.
         check: float64 comparison of the best configuration, or None when it was not asked for.
     """
 
@@ -72,6 +74,8 @@ class Result:
     interrupted: bool = False
     check: dict[str, Any] | None = None
     limits: dict[str, float] = field(default_factory=dict)
+    controls: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sync: str = "manual"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON values."""
@@ -95,19 +99,25 @@ class Result:
         for name in ("best", "default"):
             values[name] = Candidate(**values[name])
         values["candidates"] = tuple(Candidate(**c) for c in values["candidates"])
+        values["controls"] = {name: tuple(rows) for name, rows in values.get("controls", {}).items()}
         return cls(**values)
 
     def snippet(self) -> str:
         """Python that predicts the best configuration again."""
-        inputs = ", ".join(f"px.spec({_shape(s)}, {_dtype(s)!r})" for s in self.specs.values())
+        inputs = ", ".join(
+            f"px.control({list(self.controls[name])})"
+            if name in self.controls
+            else f"px.spec({_shape(text)}, {_dtype(text)!r})"
+            for name, text in self.specs.items()
+        )
         return (
             "import pyptox as px\n\n"
             f"kernel = px.kernels.{self.kernel}\n"
             f"specs = kernel.specs({inputs})\n"
             f"config = {self.best.config!r}\n"
-            f"cost = px.cost.predict(kernel, specs, {{n: s.shape for n, s in specs.items()}}, config,\n"
-            f"                       px.hardware.preset({self.hardware.split('/')[-1]!r}), px.cost.Options(warm=4))\n"
-            "print(cost.time_us)\n"
+            f"chip = px.hardware.preset({self.hardware.split('/')[-1]!r})\n"
+            f"options = px.cost.Options(warm=4, sync={self.sync!r})\n"
+            "print(px.cost.explain(kernel, specs, config, chip, options).time_us)\n"
         )
 
     def table(self) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
 from ._trial import Trial
@@ -33,17 +33,36 @@ class Store:
 
     def append(self, trial: Trial) -> None:
         """Write one finished trial and flush it."""
+        self.extend([trial])
+
+    def extend(self, trials: Iterable[Trial]) -> None:
+        """Write finished trials, one line each, and flush them."""
+        self._write(trial.to_dict() for trial in trials)
+
+    def note(self, content: Mapping[str, Any]) -> None:
+        """Write one line that is not a trial, such as what a whole chunk came to."""
+        self._write([{"note": dict(content)}])
+
+    def notes(self) -> tuple[dict[str, Any], ...]:
+        """The notes of this key, in order."""
+        return tuple(record["note"] for record in self._own() if "note" in record)
+
+    def _write(self, records: Iterable[Mapping[str, Any]]) -> None:
+        lines = [
+            json.dumps({"key": self.key, **record}, separators=(",", ":"), allow_nan=False) + "\n" for record in records
+        ]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
             _mend(file)
-            line = json.dumps({"key": self.key, **trial.to_dict()}, separators=(",", ":"), allow_nan=False)
-            file.write(line.encode() + b"\n")
+            file.write("".join(lines).encode())
 
     def load(self) -> tuple[Trial, ...]:
         """The trials of this key in the order they finished; a last line cut short by a kill is left out."""
-        if not self.path.exists():
-            return ()
-        return tuple(Trial.from_dict(record) for key, record in self._records() if key == self.key)
+        return tuple(Trial.from_dict(record) for record in self._own() if "note" not in record)
+
+    def _own(self) -> Iterator[dict[str, Any]]:
+        if self.path.exists():
+            yield from (record for key, record in self._records() if key == self.key)
 
     def _records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         lines = self.path.read_bytes().split(b"\n")

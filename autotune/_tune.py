@@ -1,29 +1,34 @@
 """``tune``: the model ranks every candidate, the full simulation decides among the best, float64 checks the winner."""
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import pyptox as px
-from pyptox.cost import Cost, Options, evaluate, full_cycles, predict, record
+from pyptox.cost import Cost, Options, full_cycles, predict, record
 from pyptox.cost._batch import options_for, penalised
 from pyptox.cost._machine import count_instructions
-from pyptox.cost._occupancy import HARD
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
 
 from ._constraint import EmptySpaceError
 from ._default_space import default_space
+from ._progress import Progress
 from ._result import Candidate, Result, hardware_hash
-from ._search._base import AbstractSearch, minimise
+from ._resume import keyed, take_chunks, tell_trials, write_chunk, write_trials
+from ._scorer import Scorer
+from ._search._base import AbstractSearch
 from ._search.exhaustive import Exhaustive
 from ._search.funnel import Funnel
 from ._search.gradient import Gradient
 from ._search.local import Local
 from ._search.random import Random
 from ._space import Space
+from ._store import Store
 
 METHODS = ("auto", "exhaustive", "gradient", "funnel", "local", "random")
 EXHAUSTIVE_LIMIT = 4_000_000
@@ -33,58 +38,7 @@ EVALUATIONS = 2000
 """Budget of the other methods: half a percent of the largest default space of a matrix product."""
 
 _FULL_SIMULATION = 200_000
-_FINALISTS = 12
-
-
-class _Scorer:
-    """Predicted µs of candidates, with ``inf`` for illegal ones; counts rejections and keeps the best seen."""
-
-    def __init__(self, kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware, options: Options, fixed: dict):
-        self.kernel, self.specs, self.hardware, self.options, self.fixed = (
-            kernel,
-            specs,
-            hardware,
-            options,
-            fixed,
-        )
-        self.rejected: dict[str, int] = {}
-        self.count = 0
-        self.columns: list[dict[str, np.ndarray]] = []
-        self.times: list[np.ndarray] = []
-
-    def __call__(self, points: Mapping[str, Any]) -> np.ndarray:
-        size = len(next(iter(points.values())))
-        columns = {n: np.asarray(points[n]) if n in points else np.full(size, v) for n, v in self.fixed.items()}
-        cost = evaluate(self.kernel, self.specs, columns, self.hardware, self.options)
-        legal = self._legal(cost)
-        times = np.where(legal, cost.time_us, np.inf)
-        keep = np.argsort(times, kind="stable")[: 4 * _FINALISTS] if size > 4 * _FINALISTS else np.arange(size)
-        self.columns.append({n: c[keep] for n, c in columns.items()})
-        self.times.append(times[keep])
-        self.count += size
-        return times
-
-    def _legal(self, cost: Cost) -> np.ndarray:
-        legal = np.ones(len(cost.time_us), bool)
-        sizes = self.hardware.sizes
-        walls = [(s.value, cost.occupancy[s.value] <= float(getattr(sizes, s.size_name))) for s in HARD]
-        for name, inside in [*walls, ("row", cost.row >= float(sizes.min_row))]:
-            self.rejected[name] = self.rejected.get(name, 0) + int(np.sum(legal & ~inside))
-            legal &= inside
-        return legal
-
-    def finalists(self) -> list[dict[str, int]]:
-        """The best candidates seen, best first; of those with equal predictions the first in the space."""
-        times = np.concatenate(self.times)
-        columns = {n: np.concatenate([c[n] for c in self.columns]) for n in self.columns[0]}
-        order = [n for n in np.argsort(times, kind="stable") if np.isfinite(times[n])]
-        seen: dict[float, dict[str, int]] = {}
-        for n in order:
-            config = {name: int(column[n]) for name, column in columns.items()}
-            seen.setdefault(float(f"{times[n]:.6g}"), config)
-            if len(seen) >= _FINALISTS:
-                break
-        return list(seen.values())
+_CHUNK = 1 << 16
 
 
 def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Candidate, Cost]:
@@ -141,7 +95,8 @@ def tune(
     evaluations: int | None = None,
     check: bool = True,
     sync: str = "manual",
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    store: Store | str | Path | None = None,
     **inputs: Spec,
 ) -> Result:
     """Find the fastest legal configuration of ``kernel`` on the given tensors, by the model.
@@ -157,7 +112,9 @@ def tune(
         evaluations: budget of the methods that are not exhaustive; 2000 by default.
         check: compare the winner with float64 at the real reduction length.
         sync: ``"manual"`` or ``"auto"`` barriers between pipes.
-        progress: called with the number of candidates scored so far.
+        progress: called with a :class:`Progress` after each scored batch.
+        store: a JSONL file that finished work is appended to, so that a rerun goes on where a killed run stopped:
+            every trial, or for exhaustive search the best few of each chunk of 65,536.
 
     Raises:
         EmptySpaceError: no candidate is legal; names the constraint that emptied the space.
@@ -174,44 +131,63 @@ def tune(
     hardware = hardware or px.hardware.a2a3()
     specs = kernel.specs(*args, **inputs)
     space = space or default_space(kernel, specs, hardware)
-    unknown = [n for n in space.parameters if n not in {p.name for p in kernel.parameters}]
-    if unknown:
-        known = ", ".join(p.name for p in kernel.parameters)
-        raise ValueError(f"`space` has {', '.join(unknown)}, which `{kernel.name}` does not; it has {known}")
+    _check_arguments(kernel, space, seed, evaluations)
     defaults = kernel.configuration({})
     options = options_for(kernel, Options(sync=sync), defaults)
     fixed = {n: defaults[n] for n in kernel.numeric}
-    scorer = _Scorer(kernel, specs, hardware, options, fixed)
-
-    def score(points: Mapping[str, Any]) -> np.ndarray:
-        times = scorer(points)
-        if progress is not None:
-            progress(scorer.count)
-        return times
+    scorer = Scorer(kernel, specs, hardware, options, fixed)
 
     name = method if isinstance(method, str) else type(method).__name__.lower()
     if name == "auto":
         name = "exhaustive" if space.size <= EXHAUSTIVE_LIMIT else "gradient"
-    searches: dict[str, Callable[[], AbstractSearch]] = {
-        "exhaustive": Exhaustive,
-        "gradient": lambda: Gradient(_relaxed_objective(kernel, specs, hardware, options, fixed, space)),
-        "funnel": Funnel,
-        "local": Local,
-        "random": Random,
-    }
-    search = method if isinstance(method, AbstractSearch) else searches[name]()
     budget = None if name == "exhaustive" else evaluations or EVALUATIONS
-    relaxed, interrupted = 0, False
+    chip_hash = hardware_hash(hardware)
+    if store is not None:
+        described = {
+            "kernel": kernel.name,
+            "source": _source(kernel),
+            "hardware": chip_hash,
+            "options": str(options),
+            "fixed": fixed,
+        }
+        walls = [constraint.name for constraint in space.constraints]
+        searched = name if isinstance(method, str) else repr(method)
+        described |= {"space": f"{space.items} {walls}", "search": searched, "seed": seed}
+        store = keyed(store, described, specs)
+    interrupted, run = False, None
     try:
-        found = minimise(score, space, search, seed=seed, evaluations=budget)
-        relaxed = found.relaxed
+        first = take_chunks(store, space, scorer) if store is not None and name == "exhaustive" else 0
+        searches: dict[str, Callable[[], AbstractSearch]] = {
+            "exhaustive": lambda: Exhaustive(first=first),
+            "gradient": lambda: Gradient(_relaxed_objective(kernel, specs, hardware, options, fixed, space)),
+            "funnel": Funnel,
+            "local": Local,
+            "random": Random,
+        }
+        search = method if isinstance(method, AbstractSearch) else searches[name]()
+        run = search.start(space, seed=seed, evaluations=budget)
+        if store is not None and name != "exhaustive":
+            tell_trials(store, space, run, scorer)
+        total = space.size if budget is None else min(budget, space.size)
+        while not run.done:
+            index = run.ask_index(_CHUNK)
+            times, wall = scorer(space.at(index))
+            run.tell_index(index, times)
+            if store is not None and name == "exhaustive":
+                write_chunk(store, space, index, times, wall)
+            elif store is not None:
+                write_trials(store, space, index, times, wall, seed)
+            if progress is not None:
+                progress(Progress(scorer.count, total, scorer.best_us))
     except KeyboardInterrupt:
         interrupted = True
-        if not scorer.times:
+        if not scorer.count:
             raise
-    finalists = scorer.finalists() if scorer.times else []
+    relaxed = run.relaxed if run is not None else 0
+    finalists = scorer.finalists()
     if not finalists:
-        raise EmptySpaceError(space.size, scorer.rejected or {"evaluations": space.size})
+        screened = space.census().rejected if space.constraints and space.size <= EXHAUSTIVE_LIMIT else {}
+        raise EmptySpaceError(space.size, screened | scorer.rejected)
     exact = [_exact(kernel, specs, config, hardware, options, 0) for config in finalists]
     order = sorted(range(len(exact)), key=lambda n: (exact[n][0].time_us, sum(exact[n][0].occupancy.values())))
     best_time = exact[order[0]][0].time_us
@@ -232,7 +208,7 @@ def tune(
         kernel=kernel.name,
         specs={n: str(specs[n]) for n in kernel.inputs},
         hardware=hardware.name,
-        hardware_hash=hardware_hash(hardware),
+        hardware_hash=chip_hash,
         basis=hardware.basis,
         method=name,
         seed=seed,
@@ -249,7 +225,46 @@ def tune(
         interrupted=interrupted,
         check=report,
         limits={s: float(getattr(hardware.sizes, s.lower())) for s in ("Mat", "Left", "Right", "Acc", "Vec")},
+        controls={n: values for n in kernel.inputs if (values := specs[n].values) is not None},
+        sync=sync,
     )
+
+
+def _check_arguments(kernel: Kernel, space: Space, seed: Any, evaluations: Any) -> None:
+    """Raise for what no search could make sense of."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"`seed` must be a non-negative integer; got {seed!r}")
+    if evaluations is not None and (isinstance(evaluations, bool) or not isinstance(evaluations, int)):
+        raise ValueError(f"`evaluations` must be an integer; got {evaluations!r}")
+    if evaluations is not None and evaluations < 1:
+        raise ValueError(f"`evaluations` must be at least 1; got {evaluations}. Leave it out for {EVALUATIONS:,}")
+    declared = {p.name: p for p in kernel.parameters}
+    unknown = [name for name in space.parameters if name not in declared]
+    if unknown:
+        raise ValueError(
+            f"`space` has {', '.join(unknown)}, which `{kernel.name}` does not; it has {', '.join(declared)}"
+        )
+    for name, parameter in space.parameters.items():
+        values, wanted = parameter.values, declared[name]
+        if wanted.kind == "choice":
+            raise ValueError(
+                f"`{name}` of `space` is fixed when the cost is traced and cannot be searched; leave it out, and "
+                f"`{kernel.name}` takes {wanted.default!r}"
+            )
+        whole = values.dtype.kind in "iu"
+        if not whole or values.min() < wanted.low or values.max() > wanted.high:
+            raise ValueError(
+                f"`{name}` of `space` must hold integers from {wanted.low} to {wanted.high}; got {parameter}. "
+                "Try Multiple(16, 512, 16) for a tile, Integer(1, 4) for a count"
+            )
+
+
+def _source(kernel: Kernel) -> str:
+    """The kernel's text, so that stored trials of another version of it are not taken for this one's."""
+    try:
+        return inspect.getsource(kernel.function)
+    except (OSError, TypeError):
+        return ""
 
 
 def _check_dict(report: Any) -> dict[str, Any]:

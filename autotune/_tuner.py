@@ -76,7 +76,7 @@ class Tuner:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class DriveProgress:
     """What `drive` reports after each trial."""
 
     trial: Trial
@@ -118,7 +118,7 @@ def drive(
     evaluate: Evaluate,
     budget: Budget | None = None,
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[DriveProgress], object] | None = None,
     store: Store | None = None,
     batch: int = 1,
     mapping: Callable[[Callable[[Config], Trial], list[Config]], Iterable[Trial]] = map,
@@ -156,7 +156,7 @@ def drive(
                 tuner.tell([trial])
                 seconds = time.perf_counter() - started
                 if progress is not None:
-                    progress(Progress(trial, tuner.best, len(tuner.trials), seconds))
+                    progress(DriveProgress(trial, tuner.best, len(tuner.trials), seconds))
                 if budget.seconds is not None and seconds >= budget.seconds:
                     stopped = "seconds"
                     break

@@ -50,17 +50,32 @@ def tune(
     as_json: Json = False,
     save: Annotated[Path | None, typer.Option(help="Write the result to this JSON file.")] = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare the answer with float64.")] = True,
+    evaluations: Annotated[int | None, typer.Option(help="Budget of a method that is not exhaustive.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
 
     from ..hardware import preset
     from ._arguments import kernel_named, specs_of
+    from ._progress import progress_bar
 
     chosen = kernel_named(kernel)
     specs = specs_of(chosen, m, k, n, dtype, groups)
     inputs = [specs[name] for name in chosen.inputs]
-    result = autotune.tune(chosen, *inputs, hardware=preset(hardware), method=method, seed=seed, sync=sync, check=check)
+    with progress_bar(shown=not as_json and sys.stderr.isatty()) as progress:
+        result = autotune.tune(
+            chosen,
+            *inputs,
+            hardware=preset(hardware),
+            method=method,
+            seed=seed,
+            evaluations=evaluations,
+            check=check,
+            sync=sync,
+            progress=progress,
+            store=store,
+        )
     if save is not None:
         result.save(save)
     _show(result, as_json)

@@ -8,10 +8,10 @@ import pytest
 from autotune import (
     Budget,
     Config,
+    DriveProgress,
     Exhaustive,
     Integer,
     Local,
-    Progress,
     Random,
     Space,
     Store,
@@ -33,7 +33,7 @@ def distance(config: Config) -> float:
 
 
 def test_drive_finds_the_best_within_the_budget() -> None:
-    events: list[Progress] = []
+    events: list[DriveProgress] = []
     outcome = drive(Tuner(space()), distance, Budget(evaluations=120), progress=events.append)
     assert outcome.stopped == "evaluations"
     assert len(outcome.trials) == len(events) == 120

@@ -1,0 +1,185 @@
+"""``tune``: resuming, progress, messages, and results of every kernel and method."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import autotune
+import pyptox as px
+from autotune import Integer, Multiple, Progress, Result, Space
+
+A, B = px.spec((100, 500), "bf16"), px.spec((500, 300), "bf16")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+METHODS = ("exhaustive", "gradient", "funnel", "local", "random")
+
+
+def tune(**settings) -> Result:
+    return autotune.tune(px.kernels.matmul, A, B, **{"check": False, "evaluations": 150, **settings})
+
+
+def answer(result: Result) -> tuple:
+    return result.candidates, result.evaluations, result.rejected, result.default
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_stopped_at_any_batch_resumes_to_the_same_answer(tmp_path, method, monkeypatch) -> None:
+    monkeypatch.setattr(autotune.Exhaustive, "__init__", _in_chunks_of(4096, autotune.Exhaustive.__init__))
+    path, whole = tmp_path / "trials.jsonl", tune(method=method)
+
+    def stop(progress: Progress) -> None:
+        if progress.scored >= 60:
+            raise KeyboardInterrupt
+
+    stopped = tune(method=method, store=path, progress=stop)
+    assert stopped.interrupted
+    assert "interrupted" in str(stopped)
+    events: list[Progress] = []
+    resumed = tune(method=method, store=path, progress=events.append)
+    assert answer(resumed) == answer(whole)
+    assert not resumed.interrupted
+    assert not events or events[0].scored > stopped.evaluations
+    again: list[Progress] = []
+    assert answer(tune(method=method, store=str(path), progress=again.append)) == answer(whole)
+    assert not again
+    assert len(path.read_text().splitlines()) <= 150
+
+
+def _in_chunks_of(size: int, make):
+    return lambda self, chunk=size, first=0: make(self, chunk, first)
+
+
+def test_the_store_keeps_problems_apart(tmp_path) -> None:
+    path, events = tmp_path / "trials.jsonl", []
+    tune(method="random", store=path)
+    for settings in ({"seed": 1}, {"sync": "auto"}, {"hardware": px.hardware.a5()}, {"method": "local"}):
+        tune(**{"method": "random", "store": path, "progress": events.append, **settings})
+        assert events
+        events.clear()
+
+
+@pytest.mark.parametrize("method", ["local", "exhaustive"])
+def test_a_killed_run_keeps_its_trials(tmp_path, method, monkeypatch) -> None:
+    path = tmp_path / "trials.jsonl"
+    script = (
+        "import os, signal, autotune, pyptox as px\n"
+        "from autotune import Exhaustive\n"
+        "make = Exhaustive.__init__\n"
+        "Exhaustive.__init__ = lambda self, chunk=4096, first=0: make(self, chunk, first)\n"
+        "def die(progress):\n"
+        "    if progress.scored >= 60: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "autotune.tune(px.kernels.matmul, px.spec((100, 500), 'bf16'), px.spec((500, 300), 'bf16'), check=False,\n"
+        f"              evaluations=150, method={method!r}, store={str(path)!r}, progress=die)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    scored = sum(line["note"]["scored"] if "note" in line else 1 for line in kept)
+    assert scored >= 60
+    monkeypatch.setattr(autotune.Exhaustive, "__init__", _in_chunks_of(4096, autotune.Exhaustive.__init__))
+    events: list[Progress] = []
+    resumed = tune(method=method, store=path, progress=events.append)
+    assert events[0].scored > scored
+    whole = tune(method=method)
+    assert (resumed.candidates, resumed.evaluations) == (whole.candidates, whole.evaluations)
+
+
+def test_ctrl_c_prints_the_best_so_far(tmp_path) -> None:
+    path = tmp_path / "trials.jsonl"
+    command = ["tune", "matmul", "--m", "100", "--k", "500", "--n", "300", "--method", "local", "--json"]
+    command += ["--evaluations", "1000000", "--no-check", "--store", str(path)]
+    run = subprocess.Popen(
+        [sys.executable, "-c", "from pyptox.cli import main; main()", *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (path.exists() and path.stat().st_size) and run.poll() is None:
+        time.sleep(0.05)
+    os.kill(run.pid, signal.SIGINT)
+    out, err = run.communicate(timeout=100)
+    assert run.returncode == 0, err
+    assert not err
+    assert json.loads(out)["interrupted"]
+
+
+def test_progress_counts_up_to_the_total() -> None:
+    events: list[Progress] = []
+    result = tune(method="exhaustive", progress=events.append)
+    assert len(events) == -(-result.space_size // 65536)
+    assert events[-1].scored == events[-1].total == result.space_size
+    events.clear()
+    tune(method="random", progress=events.append)
+    assert events[-1].scored == events[-1].total == 150
+    assert all(event.best_us > 0 for event in events)
+
+
+def test_every_kernel_and_method_gives_a_result_that_can_be_kept(tmp_path, capsys) -> None:
+    a, nt, bias = px.spec((48, 256), "bf16"), px.spec((128, 256), "bf16"), px.spec((128,), "fp32")
+    b, w = px.spec((256, 128), "bf16"), px.spec((3, 256, 128), "bf16")
+    inputs = {
+        "matmul": (a, b),
+        "matmul_nt": (a, nt),
+        "matmul_split_k": (a, b),
+        "matmul_staged": (a, nt),
+        "grouped_matmul": (a, w, px.control([20, 0, 28])),
+        "matmul_bias_activation": (a, b, bias),
+    }
+    kernels = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.lang.Kernel)}
+    assert inputs.keys() == kernels.keys()
+    for name, kernel in kernels.items():
+        for method in METHODS if name == "matmul_bias_activation" else ("auto", "funnel"):
+            small = Space(**{size: Multiple(16, 128, 16) for size in kernel.tile[:3]}, stages=Integer(1, 3))
+            result = autotune.tune(kernel, *inputs[name], method=method, evaluations=60, space=small, check=False)
+            path = tmp_path / f"{name}-{method}.json"
+            result.save(path)
+            assert Result.load(path) == result
+            assert str(Result.load(path)) == str(result)
+            assert result.best.time_us >= result.bound_us
+            assert result.kernel in str(result)
+            assert set(result.best.config) == set(kernel.numeric)
+        exec(result.snippet(), {})
+        assert float(capsys.readouterr().out) == pytest.approx(result.best.time_us, rel=0.02)
+
+
+WRONG = [
+    (lambda: px.spec((0, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
+    (lambda: px.spec((-3, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
+    (lambda: px.spec((1.5, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
+    (lambda: px.spec((4, 5), "bf17"), "`dtype`.*bf17"),
+    (lambda: autotune.tune(px.kernels.matmul, A, px.spec((501, 300), "bf16")), "`b` must be .k, n. with k = 500"),
+    (lambda: autotune.tune(px.kernels.matmul, A, px.spec((500,), "bf16")), "`a` and `b` of a matmul are matrices"),
+    (lambda: autotune.tune(px.kernels.matmul, A, px.spec((500, 300), "fp16")), "`a` and `b` must have one dtype"),
+    (lambda: autotune.tune(px.kernels.matmul, A), "`matmul` also needs a spec for b"),
+    (lambda: autotune.tune(px.kernels.matmul, A, B, c=B), "`c` is not an input of `matmul`"),
+    (lambda: tune(method="guess"), "`method` must be one of .*guess"),
+    (lambda: tune(sync="maybe"), "`sync` must be"),
+    (lambda: tune(evaluations=0), "`evaluations` must be at least 1; got 0"),
+    (lambda: tune(evaluations=-1), "`evaluations` must be at least 1; got -1"),
+    (lambda: tune(seed=-1), "`seed` must be a non-negative integer; got -1"),
+    (lambda: tune(space=Space(q=Integer(1, 2))), "`space` has q, which `matmul` does not; it has m, n, k"),
+    (lambda: tune(space=Space(m=Integer(0, 2))), "`m` of `space` must hold integers from 1 to"),
+    (
+        lambda: tune(space=Space(m=autotune.Choice(16, 24.5))),
+        "`m` of `space` must hold integers from 1 to .*got Choice",
+    ),
+    (lambda: tune(space=Space(m=autotune.Choice("wide"))), "`m` of `space` must hold integers from 1 to .*got Choice"),
+    (lambda: tune(space=Space(stages=Integer(7, 9))), "`stages` of `space` must hold integers from 1 to 4"),
+    (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: tune(space=Space(m=Multiple(16, 64, 16)).where("none", lambda at: at["m"] < 0)), "`none` removed"),
+    (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: Multiple(16.5, 64, 16), "`low` of Multiple must be an integer, got 16.5"),
+    (lambda: Integer(1, "4"), "`high` of Integer must be an integer, got '4'"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_arguments_say_what_was_expected(make, message) -> None:
+    with pytest.raises((ValueError, TypeError), match=re.compile(message)):
+        make()
