@@ -28,7 +28,7 @@ Stages = Annotated[int | None, typer.Option("--stages", help="Slots of the pipel
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Another parameter, name=value.")]
 Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
-Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul.")]
+Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
 
 
 def _show(result: Any, as_json: bool) -> None:
@@ -156,6 +156,49 @@ def _reads_as(name: str, value: float) -> str:
     units |= {"l2_usable": "of L2", "l2_ramp": "of usable L2"}
     unit = units.get(name, "cycles")
     return f"{value / 1024 if unit == 'KiB' else value:,g} {unit}"
+
+
+@app.command()
+def trace(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+    sync: Sync = "manual",
+    hardware: Chip = "a2a3",
+    groups: Groups = 8,
+    out: Annotated[Path, typer.Option(help="Folder for the trace, metrics and summary.")] = Path("build_output/trace"),
+    compare: Annotated[Path | None, typer.Option(help="A trace of msprof or Perf-Sim to show beside.")] = None,
+    what_if: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Simulate the neighbours too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Simulate one core instruction by instruction; write a Chrome trace. Exit 1 if the workload is degenerate."""
+    from .. import trace as tracing
+    from ..cost import Options
+    from ..hardware import preset
+    from ._arguments import kernel_named, specs_of, values_of
+
+    chosen, chip, options = kernel_named(kernel), preset(hardware), Options(warm=4, sync=sync)
+    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    measured = tracing.read_lanes(compare) if compare is not None else {}
+    result = tracing.trace(chosen, specs, values, chip, options)
+    changes = tracing.what_if(chosen, specs, values, chip, options) if what_if and result.complete else []
+    files = tracing.write(result, out)
+    if as_json:
+        content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
+        _show(content | {"what_if": [vars(change) for change in changes]}, True)
+    else:
+        print(result)
+        if measured:
+            print("\n" + tracing.side_by_side(result, measured))
+        if changes:
+            print("\n" + "\n".join(["what if:", *(f"  {change}" for change in changes[:8])]))
+        print("\nwritten: " + ", ".join(map(str, files.values())))
+    raise typer.Exit(1 if result.degenerate else 0)
 
 
 @app.command()

@@ -15,6 +15,7 @@ _AXES = {
     "matmul_panels": {"a": "mk", "b": "nk"},
     "matmul_nt": {"a": "mk", "b": "nk"},
     "matmul_staged": {"a": "mk", "b": "nk"},
+    "flash_attention": {"q": "gmk", "k": "gnk", "v": "gnk"},
     "matmul_bias_activation": {"a": "mk", "b": "kn", "bias": "n"},
 }
 """Axes of each input by kernel. Inputs that are vectors are float32, the others have the dtype asked for."""
@@ -33,7 +34,7 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
     for name, size in (("--m", m), ("--k", k), ("--n", n), ("--groups", groups)):
         if size < 1:
             raise ValueError(f"`{name}` must be at least 1; got {size}")
-    sizes = {"m": m, "k": k, "n": n}
+    sizes = {"m": m, "k": k, "n": n, "g": groups}
     if kernel.name == "grouped_matmul":
         each = [m // groups + (g < m % groups) for g in range(groups)]
         shapes = [(m, k), (groups, k, n)]

@@ -152,7 +152,7 @@ def _key(equation: Any, operands: Sequence[Any]) -> Any:
 
 
 def _literal(operand: Any) -> np.ndarray | None:
-    return np.asarray(operand.val, operand.aval.dtype) if isinstance(operand, Literal) else None
+    return np.asarray(operand.val, getattr(operand.aval, "dtype", None)) if isinstance(operand, Literal) else None
 
 
 # ------------------------------------------------------------------------------------------------ what to keep

@@ -272,14 +272,27 @@ def closed_form(walk: Loop, warm: int = 4, walk_warm: int | None = None) -> Scal
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One instruction of the full simulation: pipe, start and end in cycles, what it waited for."""
+    """One instruction of the full simulation on one pipe, times in cycles.
+
+    Attributes:
+        instruction: what runs.
+        pipe, start, end: where and when.
+        cause: ``"pipe"``, ``"operand"`` or ``"slot"``: what held the start back, a barrier aside.
+        after: number of the event whose end that was, in program order; -1 for the start of the block.
+        iteration: of every loop around it, outermost first.
+    """
 
     instruction: Instruction
     pipe: str
     start: float
     end: float
-    cause: str  # "pipe", "operand" or "slot": what held the start back, a barrier aside
+    cause: str
+    after: int
     iteration: tuple[int, ...]
+
+
+_Moment = tuple[float, int]  # a time, and the number of the event that ended then
+_START: _Moment = (0.0, -1)
 
 
 def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
@@ -289,28 +302,28 @@ def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
         walk: the outermost loop, with plain numbers.
         limit: stop after so many instructions.
     """
-    pipes: dict[str, float] = {}
-    ready: dict[int, float] = {}
-    writer: dict[int, str] = {}
-    released: dict[int, float] = {}
-    rings: dict[int, list[float]] = {}
+    pipes: dict[str, _Moment] = {}
+    ready: dict[int, _Moment] = {}
+    released: dict[int, _Moment] = {}
+    rings: dict[int, list[_Moment]] = {}
     stages_of: dict[int, int] = {}
-    remaining = [limit if limit is not None else -1]
+    number = -1
 
-    def retire(number: int) -> None:
-        if number in released:
-            ring = rings.setdefault(number, [])
-            ring.append(released.pop(number))
-            if len(ring) > 8:
+    def retire(buffer: int) -> None:
+        if buffer in released:
+            ring = rings.setdefault(buffer, [])
+            ring.append(released.pop(buffer))
+            if len(ring) > _SLOTS:
                 del ring[0]
 
-    def slot(buffer: Buffer) -> float:
+    def slot(buffer: Buffer) -> _Moment:
         retire(buffer.number)
         stages = stages_of.get(buffer.loop.key, 1) if buffer.loop is not None else 1
         ring = rings.get(buffer.number, ())
-        return ring[-stages] if len(ring) >= stages else 0.0
+        return ring[-stages] if len(ring) >= stages else _START
 
     def run(nodes: list, path: tuple[int, ...]) -> Iterator[Event]:
+        nonlocal number
         for node in nodes:
             if isinstance(node, Loop):
                 count = int(node.count)
@@ -318,42 +331,40 @@ def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
                 for iteration in range(count):
                     yield from run(node.last if iteration == count - 1 else node.first, (*path, iteration))
                     if iteration < count - 1:
-                        times = [(old.number, ready.get(new.number, 0.0)) for old, new in node.carried]
-                        ready.update(times)
+                        ready.update([(old.number, ready.get(new.number, _START)) for old, new in node.carried])
                 continue
             out = node.out.payload if node.out is not None else None
-            wait = slot(out) if node.fresh and out is not None else 0.0
+            wait = slot(out) if node.fresh and out is not None else _START
             if not node.costs:
                 if out is not None and node.fresh:
-                    ready[out.number], writer[out.number] = wait, ""
-                    released[out.number] = wait
+                    ready[out.number] = released[out.number] = wait
                 continue
-            end = 0.0
+            end: _Moment = _START
             for position, (pipe, cycles) in enumerate(node.costs):
-                start, cause = pipes.get(pipe, 0.0), "pipe"
+                (start, after), cause = pipes.get(pipe, _START), "pipe"
                 if position == 0:
                     for tile in node.tiles:
-                        time = ready.get(tile.payload.number, 0.0)
-                        if time > start:
-                            start, cause = time, "operand"
-                    if wait > start:
-                        start, cause = wait, "slot"
+                        moment = ready.get(tile.payload.number, _START)
+                        if moment[0] > start:
+                            (start, after), cause = moment, "operand"
+                    if wait[0] > start:
+                        (start, after), cause = wait, "slot"
                     start += node.stall
-                elif end > start:
-                    start, cause = end, "operand"
-                end = start + cycles
+                elif end[0] > start:
+                    (start, after), cause = end, "operand"
+                number += 1
+                end = (start + cycles, number)
                 pipes[pipe] = end
                 if position == 0:
                     for tile in node.tiles:
-                        number = tile.payload.number
-                        released[number] = max(released.get(number, 0.0), end)
-                if remaining[0] == 0:
+                        buffer = tile.payload.number
+                        released[buffer] = max(released.get(buffer, _START), end)
+                if limit is not None and number >= limit:
                     return
-                remaining[0] -= 1
-                yield Event(node, pipe, start, end, cause, path)
+                yield Event(node, pipe, start, end[0], cause, after, path)
             if out is not None:
-                ready[out.number], writer[out.number] = end, node.costs[-1][0]
-                released[out.number] = end if node.fresh else max(released.get(out.number, 0.0), end)
+                ready[out.number] = end
+                released[out.number] = end if node.fresh else max(released.get(out.number, _START), end)
 
     yield from run([walk], ())
 

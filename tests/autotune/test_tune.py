@@ -151,7 +151,7 @@ def test_every_kernel_and_method_gives_a_result_that_can_be_kept(tmp_path, capsy
 WRONG = [
     (lambda: px.spec((0, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
     (lambda: px.spec((-3, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
-    (lambda: px.spec((1.5, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
+    (lambda: px.spec((1.5, 5), "bf16"), "`shape` of a tensor must hold positive integers"),  # pyright: ignore[reportArgumentType]
     (lambda: px.spec((4, 5), "bf17"), "`dtype`.*bf17"),
     (lambda: autotune.tune(px.kernels.matmul, A, px.spec((501, 300), "bf16")), "`b` must be .k, n. with k = 500"),
     (lambda: autotune.tune(px.kernels.matmul, A, px.spec((500,), "bf16")), "`a` and `b` of a matmul are matrices"),
@@ -174,8 +174,8 @@ WRONG = [
     (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
     (lambda: tune(space=Space(m=Multiple(16, 64, 16)).where("none", lambda at: at["m"] < 0)), "`none` removed"),
     (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
-    (lambda: Multiple(16.5, 64, 16), "`low` of Multiple must be an integer, got 16.5"),
-    (lambda: Integer(1, "4"), "`high` of Integer must be an integer, got '4'"),
+    (lambda: Multiple(16.5, 64, 16), "`low` of Multiple must be an integer, got 16.5"),  # pyright: ignore[reportArgumentType]
+    (lambda: Integer(1, "4"), "`high` of Integer must be an integer, got '4'"),  # pyright: ignore[reportArgumentType]
 ]
 
 
