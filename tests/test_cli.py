@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from autotune import Progress
 from pyptox.cli import main
+from pyptox.cli._progress import progress_bar
 
 SIZES = ["--m", "16", "--k", "512", "--n", "1000", "--dtype", "bf16"]
 
@@ -49,6 +51,18 @@ def test_check_passes_and_fails(capsys) -> None:
         ["explain", "matmul", "--m", "0", "--k", "1", "--n", "1"],
         ["explain", "matmul", *SIZES, "--hardware", "toaster"],
         ["explain", "matmul", *SIZES, "--sync", "maybe"],
+        ["tune", "matmul", "--m", "0", "--k", "1", "--n", "1"],
+        ["tune", "matmul", "--m", "-4", "--k", "1", "--n", "1"],
+        ["tune", "matmul", "--m", "4", "--k", "1", "--n", "1", "--dtype", "bf17"],
+        ["tune", "matmul", *SIZES, "--method", "guess"],
+        ["tune", "matmul", *SIZES, "--sync", "maybe"],
+        ["tune", "matmul", *SIZES, "--seed", "-1"],
+        ["tune", "matmul", *SIZES, "--evaluations", "0", "--method", "random"],
+        ["tune", "matmul_staged", *SIZES, "--hardware", "toaster"],
+        ["tune", "grouped_matmul", *SIZES, "--groups", "0"],
+        ["explain", "matmul", *SIZES, "--tile", "m=16.5"],
+        ["explain", "matmul", *SIZES, "--tile", "m=-16"],
+        ["explain", "matmul", *SIZES, "--set", "stages=many"],
         ["hardware", "toaster"],
         ["validate", "no/such/folder"],
     ],
@@ -56,8 +70,40 @@ def test_check_passes_and_fails(capsys) -> None:
 def test_bad_input_is_a_message(capsys, arguments) -> None:
     code, out, err = run(capsys, *arguments)
     assert code == 2
-    assert err.startswith("error: ")
+    assert err.startswith("error: `")
+    assert "Traceback" not in err
     assert not out
+
+
+@pytest.mark.parametrize("size", ["1.5", "many"])
+def test_sizes_that_are_no_integers_are_a_usage_error(capsys, size) -> None:
+    code, out, err = run(capsys, "tune", "matmul", "--m", size, "--k", "1", "--n", "1")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "valid integer" in err
+    assert not out
+
+
+def test_tune_resumes_from_a_store(capsys, tmp_path) -> None:
+    store = tmp_path / "trials.jsonl"
+    arguments = ["tune", "matmul", *SIZES, "--method", "random", "--evaluations", "50", "--no-check", "--json"]
+    code, first, err = run(capsys, *arguments, "--store", str(store))
+    assert (code, err) == (0, "")
+    size = store.stat().st_size
+    second = run(capsys, *arguments, "--store", str(store))[1]
+    assert store.stat().st_size == size
+    assert json.loads(second)["candidates"] == json.loads(first)["candidates"]
+
+
+def test_the_progress_bar_writes_to_stderr_alone(capsys, monkeypatch) -> None:
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    with progress_bar(shown=True) as progress:
+        assert progress is not None
+        progress(Progress(scored=5, total=10, best_us=2.5))
+    out, err = capsys.readouterr()
+    assert not out
+    assert "5 of 10 scored, best 2.5 µs" in err
 
 
 def test_hardware(capsys) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -120,38 +121,49 @@ def test_progress_counts_up_to_the_total() -> None:
     assert all(event.best_us > 0 for event in events)
 
 
-def test_every_kernel_and_method_gives_a_result_that_can_be_kept(tmp_path, capsys) -> None:
-    a, nt, bias = px.spec((48, 256), "bf16"), px.spec((128, 256), "bf16"), px.spec((128,), "fp32")
-    b, w = px.spec((256, 128), "bf16"), px.spec((3, 256, 128), "bf16")
-    inputs = {
-        "matmul": (a, b),
-        "matmul_nt": (a, nt),
-        "matmul_split_k": (a, b),
-        "matmul_staged": (a, nt),
-        "grouped_matmul": (a, w, px.control([20, 0, 28])),
-        "matmul_bias_activation": (a, b, bias),
-    }
-    kernels = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.lang.Kernel)}
-    assert inputs.keys() == kernels.keys()
-    for name, kernel in kernels.items():
-        for method in METHODS if name == "matmul_bias_activation" else ("auto", "funnel"):
-            small = Space(**{size: Multiple(16, 128, 16) for size in kernel.tile[:3]}, stages=Integer(1, 3))
-            result = autotune.tune(kernel, *inputs[name], method=method, evaluations=60, space=small, check=False)
-            path = tmp_path / f"{name}-{method}.json"
-            result.save(path)
-            assert Result.load(path) == result
-            assert str(Result.load(path)) == str(result)
-            assert result.best.time_us >= result.bound_us
-            assert result.kernel in str(result)
-            assert set(result.best.config) == set(kernel.numeric)
+LEFT, BIAS = px.spec((48, 256), "bf16"), px.spec((128,), "fp32")
+RIGHT, TURNED = px.spec((256, 128), "bf16"), px.spec((128, 256), "bf16")
+INPUTS = {
+    "matmul": (LEFT, RIGHT),
+    "grouped_matmul": (LEFT, px.spec((3, 256, 128), "bf16"), px.control([20, 0, 28])),
+    "matmul_nt": (LEFT, TURNED),
+    "matmul_split_k": (LEFT, RIGHT),
+    "matmul_split_k_nt": (LEFT, TURNED),
+    "matmul_panels": (LEFT, TURNED),
+    "flash_attention": (px.spec((2, 48, 32), "fp16"),) * 3,
+    "matmul_staged": (LEFT, TURNED),
+    "matmul_bias_activation": (LEFT, RIGHT, BIAS),
+}
+KERNELS = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.lang.Kernel)}
+QUICK = ("matmul",)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS]
+)
+def test_every_kernel_and_method_gives_a_result_that_can_be_kept(tmp_path, capsys, name) -> None:
+    kernel, path = KERNELS[name], tmp_path / "result.json"
+    small = Space(**{size: Multiple(16, 64, 16) for size in kernel.tile[:3]}, stages=Integer(1, 3))
+    # a gradient is compiled for a minute or more where loops are nested
+    methods = [method for method in ("auto", *METHODS) if method != "gradient" or name == "matmul"]
+    for method in methods:
+        result = autotune.tune(kernel, *INPUTS[name], method=method, evaluations=60, space=small, check=False)
+        result.save(path)
+        assert Result.load(path) == result
+        assert str(Result.load(path)) == str(result)
+        assert result.best.time_us >= result.bound_us
+        assert result.kernel in str(result)
+        assert set(result.best.config) == set(kernel.numeric)
         exec(result.snippet(), {})
         assert float(capsys.readouterr().out) == pytest.approx(result.best.time_us, rel=0.02)
 
 
+HALF: Any = 1.5
+TEXT: Any = "4"
 WRONG = [
     (lambda: px.spec((0, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
     (lambda: px.spec((-3, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
-    (lambda: px.spec((1.5, 5), "bf16"), "`shape` of a tensor must hold positive integers"),  # pyright: ignore[reportArgumentType]
+    (lambda: px.spec((HALF, 5), "bf16"), "`shape` of a tensor must hold positive integers"),
     (lambda: px.spec((4, 5), "bf17"), "`dtype`.*bf17"),
     (lambda: autotune.tune(px.kernels.matmul, A, px.spec((501, 300), "bf16")), "`b` must be .k, n. with k = 500"),
     (lambda: autotune.tune(px.kernels.matmul, A, px.spec((500,), "bf16")), "`a` and `b` of a matmul are matrices"),
@@ -174,8 +186,8 @@ WRONG = [
     (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
     (lambda: tune(space=Space(m=Multiple(16, 64, 16)).where("none", lambda at: at["m"] < 0)), "`none` removed"),
     (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
-    (lambda: Multiple(16.5, 64, 16), "`low` of Multiple must be an integer, got 16.5"),  # pyright: ignore[reportArgumentType]
-    (lambda: Integer(1, "4"), "`high` of Integer must be an integer, got '4'"),  # pyright: ignore[reportArgumentType]
+    (lambda: Multiple(HALF, 64, 16), "`low` of Multiple must be an integer, got 1.5"),
+    (lambda: Integer(1, TEXT), "`high` of Integer must be an integer, got '4'"),
 ]
 
 
