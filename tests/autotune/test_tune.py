@@ -35,7 +35,7 @@ def test_a_run_stopped_at_any_batch_resumes_to_the_same_answer(tmp_path, method,
     path, whole = tmp_path / "trials.jsonl", tune(method=method)
 
     def stop(progress: Progress) -> None:
-        if progress.scored >= 60:
+        if progress.scored >= 20:
             raise KeyboardInterrupt
 
     stopped = tune(method=method, store=path, progress=stop)
