@@ -197,6 +197,42 @@ def validate(
     print(report)
 
 
+@app.command()
+def phases(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Stamps, .npy or .csv; core slots x 8 words.")],
+    active: Annotated[str, typer.Option(help="Cores that run: all, none, aic, aiv, 0-3,8 or 0xff.")] = "",
+    producers: Annotated[str, typer.Option(help="Cores that produce; the active ones by default.")] = "",
+    arrivals: Annotated[str, typer.Option(help="Cores that arrive at the collective.")] = "",
+    releases: Annotated[str, typer.Option(help="Cores that it releases.")] = "",
+    bodies: Annotated[str, typer.Option(help="Cores that run the body after it.")] = "",
+    task: Annotated[list[str] | None, typer.Option(help="The task's own START,END; once a round.")] = None,
+    generation: Annotated[int | None, typer.Option(help="What fresh rows carry; the newest by default.")] = None,
+    words: Annotated[str, typer.Option(help="Names of the 8 words, entry,produced,arrival,release,done,...")] = "",
+    aic: Annotated[int | None, typer.Option(help="Cube cores: slots are numbered as in a mixed kernel.")] = None,
+    aiv_per_aic: Annotated[int, typer.Option(help="Vector cores of each cube core.")] = 2,
+    uninstrumented: Annotated[int | None, typer.Option(help="Cycles of the kernel without probes.")] = None,
+    split: Annotated[list[Path] | None, typer.Option(help="Stamps of one task of the split variant; repeat.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Take a multi-core kernel apart by its cores' timestamps; exit 1 when they cannot be trusted."""
+    from ..phases import Slots, report
+
+    masks = {"active": active, "producers": producers, "arrivals": arrivals, "releases": releases, "bodies": bodies}
+    result = report(
+        files,
+        masks=masks,
+        tasks=task or [],
+        generation=generation,
+        words=words,
+        uninstrumented=uninstrumented,
+        slots=None if aic is None else Slots(aic, aiv_per_aic),
+        split=split or [],
+    )
+    _show(result, as_json)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:
