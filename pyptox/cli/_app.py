@@ -233,6 +233,40 @@ def phases(
         raise typer.Exit(1)
 
 
+@app.command()
+def pmu(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+    sync: Sync = "manual",
+    hardware: Chip = "a2a3",
+    groups: Groups = 8,
+    event: Annotated[int | None, typer.Option(help="Event type; that of --compare, or 2 (busy cycles).")] = None,
+    func: Annotated[int | None, typer.Option(help="The kernel's func_id; needed where a capture has several.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the prediction to this pmu.csv.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="A measured pmu.csv to set beside it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the hardware counters of one configuration, and set measured ones beside them."""
+    from ..cost import Options
+    from ..hardware import preset
+    from ..pmu import survey
+    from ._arguments import kernel_named, specs_of, values_of
+
+    chosen = kernel_named(kernel)
+    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    options = Options(warm=4, sync=sync)
+    result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
+    if out is not None:
+        result.save(out)
+    _show(result, as_json)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:
