@@ -75,6 +75,8 @@ def test_what_is_not_modelled_is_empty() -> None:
     assert found.undetermined == ("scalar_busy_cycles", "icache_miss", "icache_req")
     assert list(found.counters) == ["AIC"]
     assert found.counters["AIC"]["vec_busy_cycles"] == 0
+    assert list(found.uncounted) == ["FIXPIPE"]
+    assert predicted(chip=px.hardware.a5()).uncounted == {}
     json.dumps(found.to_dict())
     assert "left empty, not determined by the model: scalar_busy_cycles" in str(found)
 

@@ -29,6 +29,7 @@ class View:
         total_cycles: execution on the busiest core, its launch not included. Both kinds of core of a mixed kernel get
             the cluster's, which the model does not divide.
         counters: by kind of core, each counter of the group; None where the model does not determine it.
+        uncounted: busy cycles of the pipes that the group has no counter for, such as FIXPIPE on a2a3.
         moved: bytes of the whole kernel that no counter states: ``read`` and ``write`` in whole lines, ``hbm`` of the
             read.
         l2_hit: share of the read bytes that L2 supplies.
@@ -43,6 +44,7 @@ class View:
     group: Group
     total_cycles: int
     counters: dict[str, dict[str, int | None]]
+    uncounted: dict[str, int]
     moved: dict[str, float]
     l2_hit: float
     legal: bool
@@ -66,6 +68,7 @@ class View:
             "total_cycles": self.total_cycles,
             "counters": {core: dict(found) for core, found in self.counters.items()},
             "undetermined": list(self.undetermined),
+            "uncounted": dict(self.uncounted),
             "moved": dict(self.moved),
             "l2_hit": self.l2_hit,
             "legal": self.legal,
@@ -89,6 +92,9 @@ class View:
         lines.append("")
         if self.undetermined:
             lines.append(f"left empty, not determined by the model: {', '.join(self.undetermined)}")
+        if self.uncounted:
+            pipes = ", ".join(f"{name} {cycles:,} cycles" for name, cycles in self.uncounted.items())
+            lines.append(f"busy, without a counter in this group: {pipes}")
         lines.append(
             f"whole kernel: reads {self.moved['read'] / 1024:,.0f} KiB, {self.moved['hbm'] / 1024:,.0f} of them from "
             f"HBM (L2 supplies {self.l2_hit:.0%}); writes {self.moved['write'] / 1024:,.0f} KiB"
@@ -128,6 +134,7 @@ def view(
     control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
     cost = predict(kernel, specs, shapes, values, chip, options, control)
     busy = {name: float(cycles) for name, cycles in cost.busy.items()}
+    counted = {pipe(name, core) for name in events.counters for core in CORES}
     cores = [core for core in CORES if PIPES_OF[core] & set(busy)]
     return View(
         kernel=kernel.name,
@@ -137,6 +144,7 @@ def view(
         group=events,
         total_cycles=round(float(cost.cycles)),
         counters={core: {name: _busy(busy, name, core) for name in events.counters} for core in cores},
+        uncounted={name: round(cycles) for name, cycles in busy.items() if name not in counted},
         moved={way: float(amount) for way, amount in cost.moved.items()},
         l2_hit=float(cost.l2_hit),
         legal=bool(cost.legal),
