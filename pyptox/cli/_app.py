@@ -255,6 +255,76 @@ def validate(
     print(report)
 
 
+@app.command()
+def phases(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Stamps, .npy or .csv; core slots x 8 words.")],
+    active: Annotated[str, typer.Option(help="Cores that run: all, none, aic, aiv, 0-3,8 or 0xff.")] = "",
+    producers: Annotated[str, typer.Option(help="Cores that produce; the active ones by default.")] = "",
+    arrivals: Annotated[str, typer.Option(help="Cores that arrive at the collective.")] = "",
+    releases: Annotated[str, typer.Option(help="Cores that it releases.")] = "",
+    bodies: Annotated[str, typer.Option(help="Cores that run the body after it.")] = "",
+    task: Annotated[list[str] | None, typer.Option(help="The task's own START,END; once a round.")] = None,
+    generation: Annotated[int | None, typer.Option(help="What fresh rows carry; the newest by default.")] = None,
+    words: Annotated[str, typer.Option(help="Names of the 8 words, entry,produced,arrival,release,done,...")] = "",
+    aic: Annotated[int | None, typer.Option(help="Cube cores: slots are numbered as in a mixed kernel.")] = None,
+    aiv_per_aic: Annotated[int, typer.Option(help="Vector cores of each cube core.")] = 2,
+    uninstrumented: Annotated[int | None, typer.Option(help="Cycles of the kernel without probes.")] = None,
+    split: Annotated[list[Path] | None, typer.Option(help="Stamps of one task of the split variant; repeat.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Take a multi-core kernel apart by its cores' timestamps; exit 1 when they cannot be trusted."""
+    from ..phases import Slots, report
+
+    masks = {"active": active, "producers": producers, "arrivals": arrivals, "releases": releases, "bodies": bodies}
+    result = report(
+        files,
+        masks=masks,
+        tasks=task or [],
+        generation=generation,
+        words=words,
+        uninstrumented=uninstrumented,
+        slots=None if aic is None else Slots(aic, aiv_per_aic),
+        split=split or [],
+    )
+    _show(result, as_json)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def pmu(
+    kernel: KernelName,
+    m: M,
+    k: K,
+    n: N,
+    dtype: Dtype = "bf16",
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+    sync: Sync = "manual",
+    hardware: Chip = "a2a3",
+    groups: Groups = 8,
+    event: Annotated[int | None, typer.Option(help="Event type; that of --compare, or 2 (busy cycles).")] = None,
+    func: Annotated[int | None, typer.Option(help="The kernel's func_id; needed where a capture has several.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the prediction to this pmu.csv.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="A measured pmu.csv to set beside it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the hardware counters of one configuration, and set measured ones beside them."""
+    from ..cost import Options
+    from ..hardware import preset
+    from ..pmu import survey
+    from ._arguments import kernel_named, specs_of, values_of
+
+    chosen = kernel_named(kernel)
+    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    options = Options(warm=4, sync=sync)
+    result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
+    if out is not None:
+        result.save(out)
+    _show(result, as_json)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:
