@@ -164,12 +164,14 @@ def record(
     sharing = recorder.blocks / cdiv(recorder.blocks, cores)
     rules = dict(options.rules)
     split = recorder.vector_split = 2 if kind == "MIX" else 1
+    slices = recorder.vector_slices
     contexts: dict[int, RuleContext] = {}
     producers: dict[int, str] = {}
     for node in instructions([recorder.walk]):
         miss, first = (traffic[node.key].miss, traffic[node.key].first) if node.key in traffic else (0.0, 0.0)
         context = contexts.setdefault(
-            node.key, RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, sharing, split, miss, first)
+            node.key,
+            RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, sharing, split, miss, first, slices),
         )
         rule: Rule = rules.get(node.operation.name) or node.operation.cost
         node.costs = list(rule(context, node))

@@ -49,6 +49,7 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
     end: dict[int, int] = {}
     pipes: dict[int, set[str]] = {}
     spans: dict[int, tuple[int, int]] = {}
+    kept: set[int] = set()  # what a loop hands on stays whole
     replaced: set[int] = set()  # what a loop hands on takes the place of what it was handed
     position = 0
 
@@ -58,6 +59,7 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
             if isinstance(node, Loop):
                 start = position
                 replaced.update(new.number for _, new in node.carried)
+                kept.update(old.number for old, _ in node.carried)
                 visit(node.first)
                 # what was made before a loop and is read in it lives to the loop's end
                 for number in list(end):
@@ -90,6 +92,8 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
         used = allocated_bytes(sizes, buffer) * slots
         if buffer.tile.space is Space.VEC:
             used = used / recorder.vector_split  # each vector core of the cluster holds its share of the rows
+            if number not in kept:
+                used = used / recorder.vector_slices
         live = begin[number], end[number]
         if crosses and buffer.loop is not None and buffer.loop.key in spans:
             live = spans[buffer.loop.key]

@@ -37,7 +37,7 @@ mask_after = pl.Operation("mask_after", infer=_causal_infer, run=_causal_run, co
 @pl.kernel(
     outputs={"out": lambda q, k, v: _like_query(q, k, v)},
     tile={"m": 128, "n": 256},
-    ranges={"stages": (1, 4)},
+    ranges={"stages": (1, 4), "slices": (1, 16)},
     choices={"preload": (0, 1, 2, 3, 4), "causal": (False, True)},
 )
 def flash_attention(
@@ -48,19 +48,21 @@ def flash_attention(
     *,
     tile: pl.TileSizes,
     stages: int = 2,
-    preload: int = 1,
+    slices: int = 2,
+    preload: int = 2,
     causal: bool = False,
 ) -> None:
     """``out[h, s] = softmax(q kᵀ / sqrt(size)) v`` for each head, by the online softmax in float32.
 
     Parameters: ``m`` queries and ``n`` keys a tile; the scores of ``preload`` tiles of keys are computed ahead of
     the values, so that cube and vector cores work at the same time; ``stages`` slots of every tile that crosses
-    pipes. ``causal`` masks keys after their query (which are computed all the same).
+    pipes; the vector cores take their rows in ``slices``. ``causal`` masks keys after their query (which are computed all the same).
     """
     heads, queries, size = q.shape
     keys = k.shape[1]
     scale = 1.0 / math.sqrt(size) if isinstance(size, int) else size**-0.5
 
+    pl.row_slices(slices)
     count = pl.cdiv(keys, tile.n)
     if isinstance(count, int):
         preload = min(preload, count)
@@ -79,13 +81,13 @@ def flash_attention(
             new = pl.maximum_of(largest, pl.row_max(scores))
             fade = pl.exp(pl.subtract(largest, new))
             p = pl.exp(pl.subtract(scores, new))
-            total = pl.add(pl.multiply(total, fade), pl.row_sum(p))
+            total = pl.multiply_add(total, fade, pl.row_sum(p))
             return pl.move(pl.cast(p, q.dtype), pl.GM), fade, (new, total)
 
         def add_values(at, result, p, fade):
             values = pl.load(v, (h, at, 0), (1, tile.n, size))
             part = pl.matmul(pl.move(p, pl.Mat), values)
-            return pl.add(pl.multiply(result, fade), pl.move(part, pl.Vec))
+            return pl.multiply_add(result, fade, pl.move(part, pl.Vec))
 
         running = (pl.full((tile.m, 1), -1e30, "fp32"), pl.zeros((tile.m, 1), "fp32"))
         result = pl.zeros((tile.m, size), "fp32")

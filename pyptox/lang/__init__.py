@@ -12,6 +12,7 @@ from ._loops import minimum as minimum
 from ._loops import pipeline as pipeline
 from ._loops import prefix as prefix
 from ._loops import range as range
+from ._loops import row_slices as row_slices
 from ._ops import full as full
 from ._ops import load as load
 from ._ops import matmul as matmul
@@ -49,6 +50,7 @@ from ._vector_ops import log as log
 from ._vector_ops import maximum_of as maximum_of
 from ._vector_ops import minimum_of as minimum_of
 from ._vector_ops import multiply as multiply
+from ._vector_ops import multiply_add as multiply_add
 from ._vector_ops import negative as negative
 from ._vector_ops import reciprocal as reciprocal
 from ._vector_ops import row_expand as row_expand

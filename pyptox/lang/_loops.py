@@ -28,6 +28,14 @@ def grid(extents: Sequence[Scalar], body: Callable[..., None], *, order: Order =
     current().grid(tuple(extents), body, order)
 
 
+def row_slices(count: Scalar) -> None:
+    """From here on the vector cores go through the rows of a tile in ``count`` slices, one after the other.
+
+    Only a slice is in Vec at a time (what a loop hands on stays whole), and every instruction starts ``count`` times.
+    """
+    current().row_slices(count)
+
+
 def cdiv(a: Scalar | Index, b: Scalar) -> Scalar:
     """``ceil(a / b)``: how many tiles of ``b`` cover ``a``."""
     reading = current()

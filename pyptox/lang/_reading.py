@@ -103,6 +103,9 @@ class AbstractReading(abc.ABC):
     def value(self, index: Index) -> Scalar:
         """The number that an index stands for in this reading."""
 
+    def row_slices(self, count: Scalar) -> None:  # noqa: B027  (values do not depend on it)
+        """Vector work goes through its rows in ``count`` slices."""
+
     def cdiv(self, a: Scalar, b: Scalar) -> Scalar:
         return _scalar.cdiv(a, b)
 

@@ -120,12 +120,16 @@ class Recorder(AbstractReading):
         self.levels: list[Level] = []
         self.order = Order()
         self.buffers: dict[int, Buffer] = {}
+        self.vector_slices: Scalar = 1  # slices in which they go through these rows
         self.vector_split = 1  # vector cores that share the rows of a tile; 2 in a mixed kernel
         self._next_buffer = 0
         self._next_key = 0
         self._loops: list[Loop] = []
 
     # -------------------------------------------------------------------------------------------- the reading
+    def row_slices(self, count: Scalar) -> None:
+        self.vector_slices = count
+
     def value(self, index: Index) -> Scalar:
         total = index.constant
         for variable, factor in index.terms:

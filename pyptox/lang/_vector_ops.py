@@ -1,5 +1,6 @@
 """Elementwise operations, row reductions and casts on tiles in Vec."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,19 @@ def minimum_of(a: Tile, b: Tile | float) -> Tile:
     """The smaller of two tiles, element by element."""
     return _dispatch("minimum", a, b)
 
+
+def _multiply_add_infer(a: Tile, b: Tile, c: Tile) -> TileType:
+    product = _broadcast("multiply_add", a, b)
+    return _broadcast("multiply_add", c, dataclasses.replace(a, shape=product.shape, valid=product.valid))
+
+
+multiply_add = Operation(
+    "multiply_add",
+    infer=_multiply_add_infer,
+    run=lambda context, a, b, c: a.payload * b.payload + c.payload,
+    cost=rules.vector(3.0, by_row=True),
+)
+"""``a * b + c`` in one instruction; operands broadcast as in :func:`add`."""
 
 exp = unary_operation("exp", jnp.exp, 2.0, True)
 log = unary_operation("log", jnp.log, 2.0, True)

@@ -36,6 +36,7 @@ class RuleContext:
         vector_split: vector cores that share the rows of one block's tiles (2 in a mixed kernel).
         miss: share of this instruction's GM bytes that come from HBM, 0 to 1.
         first: share of them that the kernel touches for the first time, 0 to 1.
+        slices: in how many slices the vector cores go through the rows of a tile; each starts anew.
     """
 
     times: Times
@@ -45,6 +46,7 @@ class RuleContext:
     vector_split: int
     miss: Scalar
     first: Scalar = 0.0
+    slices: Scalar = 1
 
 
 def pieces(sizes: Sizes, tensor: Tensor, rows: Scalar, columns: Scalar) -> tuple[Scalar, Scalar, Scalar]:
@@ -136,10 +138,10 @@ def move(context: RuleContext, instruction: Any) -> list:
     if out.space.value in ("GM", "Mat"):
         size = rows * columns * float(dtype_of(tile.dtype).bytes)
         if out.space.value == "GM":
-            return [("MTE3", t.store_start + size * t.store_byte / context.vector_split)]
+            return [("MTE3", context.slices * t.store_start + size * t.store_byte / context.vector_split)]
         return [("MTE2", t.load_start + rows * t.load_row + size * t.load_byte)]
     if out.space.value == "Vec":
-        arrive = t.load_start + rows * columns * 4.0 * t.load_byte / context.vector_split
+        arrive = context.slices * t.load_start + rows * columns * 4.0 * t.load_byte / context.vector_split
         return [("FIXPIPE", drain_cycles(context, rows, columns)), ("MTE2V", arrive)]
     per_byte = t.left_byte if out.space.value == "Left" else t.right_byte
     f = context.sizes
@@ -218,6 +220,7 @@ def vector(passes: float = 1.0, *, by_row: bool = False, by_element: bool = Fals
         if by_row and not (is_number(instruction.out.shape[1]) and instruction.out.shape[1] == 1):
             repeats = maximum(repeats, rows)
         starts = where(row_bytes > size, WIDE_START, 1.0)
+        starts = starts * context.slices
         return [("VECTOR", starts * t.vector_start + passes * repeats * t.vector_repeat)]
 
     return rule
@@ -245,7 +248,7 @@ def expand(context: RuleContext, instruction: Any) -> list:
     rows, row_bytes = _widest(context, instruction)
     t = context.times
     each = EXPANDED_ROW + 0.5 * (cdiv(row_bytes, context.sizes.repeat) - 1)
-    return [("VECTOR", EXPAND_START * t.vector_start + rows * each * t.vector_repeat)]
+    return [("VECTOR", EXPAND_START * context.slices * t.vector_start + rows * each * t.vector_repeat)]
 
 
 def row_reduction(extra_start: float = 0.0):
@@ -258,7 +261,7 @@ def row_reduction(extra_start: float = 0.0):
         rows, row_bytes = _widest(context, instruction)
         t = context.times
         repeats = cdiv(row_bytes, context.sizes.repeat)
-        starts = REDUCTION_START + extra_start + REDUCTION_REPEAT * repeats
+        starts = (REDUCTION_START + extra_start + REDUCTION_REPEAT * repeats) * context.slices
         each = NARROW_ROW + ROW_REPEAT * (repeats - 1)
         return [("VECTOR", starts * t.vector_start + rows * each * t.vector_repeat)]
 
