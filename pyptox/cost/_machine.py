@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._scalar import Scalar, is_number, later, maximum, minimum, where
+from .._scalar import Scalar, is_number, is_zero, later, maximum, minimum, where
 from ..lang._record import Instruction, Loop
 from ..lang._types import Buffer
 
@@ -125,7 +125,9 @@ def _execute(node: Instruction, state: _State, frames: dict[int, _Frame]) -> Non
             for buffer in inputs:
                 if state.owner.get(("ready", buffer.number)) != pipe:
                     start = later(start, state.get("ready", buffer.number))
-            start = later(start, wait) + node.stall
+            start = later(start, wait)
+            if not is_zero(node.stall):
+                start = start + node.stall
         else:
             start = later(start, end)
         end = start + cycles
@@ -152,7 +154,8 @@ def busy(nodes: list, stalls: bool = False) -> dict[str, Scalar]:
                 total[pipe] = total.get(pipe, 0.0) + amount
         else:
             for position, (pipe, cycles) in enumerate(node.costs):
-                amount = cycles + node.stall if stalls and position == 0 else cycles
+                held = stalls and position == 0 and not is_zero(node.stall)
+                amount = cycles + node.stall if held else cycles
                 total[pipe] = total.get(pipe, 0.0) + amount
     return total
 

@@ -105,15 +105,19 @@ def occupancy(used: dict[Space, list[Use]]) -> dict[Space, Scalar]:
     """The largest number of bytes alive at once, by space."""
     result: dict[Space, Scalar] = {}
     for space, buffers in used.items():
+        # live ranges only start where a buffer is made, so the peak is at one of those positions; a result may take
+        # the place of an operand that dies with it
+        alive = {
+            frozenset(n for n, u in enumerate(buffers) if u.begin <= at and (u.end > at or u.begin == at))
+            for at in {u.begin for u in buffers}
+        }
         peak: Scalar = 0.0
-        # live ranges only start where a buffer is made, so the peak is at one of those positions
-        for start in sorted({u.begin for u in buffers}):
-            here: Scalar = 0.0
-            for u in buffers:
-                # a result may take the place of an operand that dies with it
-                if u.begin <= start and (u.end > start or u.begin == start):
-                    here = here + u.bytes
-            peak = maximum(peak, here)
+        for together in alive:
+            if not any(together < other for other in alive):
+                here: Scalar = 0.0
+                for n in sorted(together):
+                    here = here + buffers[n].bytes
+                peak = maximum(peak, here)
         result[space] = peak
     return result
 

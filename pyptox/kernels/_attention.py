@@ -56,7 +56,8 @@ def flash_attention(
 
     Parameters: ``m`` queries and ``n`` keys a tile; the scores of ``preload`` tiles of keys are computed ahead of
     the values, so that cube and vector cores work at the same time; ``stages`` slots of every tile that crosses
-    pipes; the vector cores take their rows in ``slices``. ``causal`` masks keys after their query (which are computed all the same).
+    pipes; the vector cores take their rows in ``slices``. ``causal`` masks keys after their query (which are computed
+    all the same).
     """
     heads, queries, size = q.shape
     keys = k.shape[1]
