@@ -31,9 +31,9 @@ class Plan:
 
 
 def _plan(rng) -> Plan:
-    flags = rng.integers(0, 2, 5).astype(bool)
+    cube, outer, steady, again, reduce = (bool(flag) for flag in rng.integers(0, 2, 5))
     chain = tuple(int(n) for n in rng.integers(0, len(UNARY) + len(BINARY), rng.integers(0, 4)))
-    return Plan(*map(bool, flags[:3]), chain, *map(bool, flags[3:]))
+    return Plan(cube, outer, steady, chain, again, reduce)
 
 
 def _kernel(plan: Plan) -> pl.Kernel:
