@@ -19,9 +19,10 @@ import numpy as np
 
 from .._errors import KernelError
 from .._scalar import relaxed
-from ..hardware import Hardware
+from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
+from ._compilation_cache import persistent
 from ._evaluate import Cost, Options, predict
 from ._fusion import BARRIERS_HOLD, bounded
 
@@ -33,8 +34,6 @@ GRADIENT_CHUNK = 2048
 
 SMALL_CHUNK, SMALL_GRADIENT_CHUNK = 1024, 64
 """The same for batches of up to so many, as a search proposes them: a second trace, and a small part of the work."""
-
-_COMPILER = {**BARRIERS_HOLD, "xla_cpu_prefer_vector_width": 512}  # XLA's default is 256 bits on every CPU
 
 EXACT, RELAXED = Options(), Options(relaxed=True)
 
@@ -58,8 +57,18 @@ def _specs_of(types: tuple) -> dict[str, Spec]:
     }
 
 
+def _compile(function: Callable, kernel: Kernel, types: tuple, chunk: int) -> Callable:
+    """``function`` compiled for chunks of candidates on tensors of these types."""
+    shapes, numbers, control = _problem(_specs_of(types), a2a3())
+    points = {name: np.ones(chunk, np.float32) for name in kernel.numeric}
+    # barriers and vector width are the CPU's; XLA's own default is 256 bits on every CPU
+    options = {**BARRIERS_HOLD, "xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
+    with persistent():
+        return jax.jit(function, compiler_options=options).lower(shapes, points, numbers, control).compile()
+
+
 @functools.lru_cache(maxsize=128)
-def _compiled(kernel: Kernel, types: tuple, options: Options):
+def _compiled(kernel: Kernel, types: tuple, options: Options, chunk: int):
     specs, fixed = _specs_of(types), dict(options.choices)
 
     def one(shapes, point, hardware, control):
@@ -68,13 +77,13 @@ def _compiled(kernel: Kernel, types: tuple, options: Options):
             return predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
 
     def many(*arguments):
-        return bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=20, largest=400)(*arguments)
+        return bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=10, largest=1400)(*arguments)
 
-    return jax.jit(many, compiler_options=_COMPILER)
+    return _compile(many, kernel, types, chunk)
 
 
 @functools.lru_cache(maxsize=128)
-def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tuple[str, ...]):
+def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tuple[str, ...], chunk: int):
     specs, fixed = _specs_of(types), dict(options.choices)
 
     def one(shapes, point, hardware, control):
@@ -102,7 +111,7 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
         unit = [jnp.where(rows == row, ones, jnp.float32(0.0)) for row in range(len(names))]
         return value, jax.vmap(push)(*unit)
 
-    return jax.jit(many, compiler_options=_COMPILER)
+    return _compile(many, kernel, types, chunk)
 
 
 @functools.cache
@@ -135,12 +144,10 @@ def _chunked(function: Callable, columns: Mapping[str, np.ndarray], chunk: int, 
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
-    def number(value: Any):
-        return jnp.asarray(value, jnp.float32)
-
     shapes = {name: tuple(np.float32(size) for size in spec.shape) for name, spec in specs.items()}
     control = {n: np.asarray(s.values, np.float32) for n, s in specs.items() if s.values is not None}
-    return shapes, jax.tree_util.tree_map(np.float32, hardware.numbers()), control
+    numbers = jax.tree_util.tree_map(np.float32, hardware.numbers())
+    return jax.device_put((shapes, numbers, control))  # once for all chunks
 
 
 def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
@@ -180,12 +187,16 @@ def evaluate(
         raise KernelError(f"`points` lacks {', '.join(missing)}; `{kernel.name}` needs {', '.join(kernel.numeric)}")
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
     count = len(next(iter(columns.values())))
-    function = _compiled(kernel, _types(specs), options)
     shapes, numbers, control = _problem(specs, hardware)
-    # a control input multiplies the work of a candidate by its length
-    chunk = SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK
-    chunk >>= max(len(array) for array in control.values()).bit_length() if control else 0
+    chunk = _chunk(specs, SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK)
+    function = _compiled(kernel, _types(specs), options, chunk)
     return _chunked(lambda part: function(shapes, part, numbers, control), columns, chunk, count)
+
+
+def _chunk(specs: Mapping[str, Spec], usual: int) -> int:
+    """Candidates in a chunk: a control input multiplies the work of each by its length."""
+    lengths = [len(spec.values) for spec in specs.values() if spec.values is not None]
+    return max(usual >> max(lengths).bit_length(), 16) if lengths else usual
 
 
 def _padded(column: np.ndarray, size: int) -> np.ndarray:
@@ -223,9 +234,9 @@ def penalised(
     """
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
     count = len(next(iter(columns.values())))
-    function = _compiled_gradient(kernel, _types(specs), options, names)
     shapes, numbers, control = _problem(specs, hardware)
-    chunk = SMALL_GRADIENT_CHUNK if count <= SMALL_GRADIENT_CHUNK else GRADIENT_CHUNK
+    chunk = _chunk(specs, SMALL_GRADIENT_CHUNK if count <= SMALL_GRADIENT_CHUNK else GRADIENT_CHUNK)
+    function = _compiled_gradient(kernel, _types(specs), options, names, chunk)
     (value, over), (slopes, over_slopes) = _chunked(
         lambda part: function(shapes, part, numbers, control), columns, chunk, count
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal
 
 BARRIERS_HOLD = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Compiler options under which barriers last until kernels are formed; by default the CPU backend drops them."""
@@ -80,14 +80,12 @@ def bounded(function: Callable, *arguments: Any, keep: int, largest: int) -> Cal
 
 
 def _apply(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
-    if equation.primitive.name in _ELEMENTWISE:
-        return [equation.primitive.bind(*operands, **equation.params)]
-    # anything with functions among its parameters is best left to JAX: one equation as a program of its own
-    variables = [v for v in equation.invars if not isinstance(v, Literal)]
-    given = {v: o for v, o in zip(equation.invars, operands, strict=True) if not isinstance(v, Literal)}
-    distinct = list(dict.fromkeys(variables))
-    program = ClosedJaxpr(Jaxpr((), distinct, equation.outvars, [equation], effects=equation.effects), ())
-    return jaxpr_as_fun(program)(*(given[v] for v in distinct))
+    primitive = equation.primitive
+    functions, parameters = (), primitive.get_bind_params(equation.params)
+    if isinstance(parameters, tuple):  # in some versions of JAX the functions of a call come apart
+        functions, parameters = parameters
+    results = primitive.bind(*functions, *operands, **parameters)
+    return results if primitive.multiple_results else [results]
 
 
 # ------------------------------------------------------------------------------------------- from jaxpr to steps
@@ -144,15 +142,14 @@ def _key(equation: Any, operands: Sequence[Any]) -> Any:
     if equation.primitive.name not in _ELEMENTWISE:
         return None
     names = tuple(
-        ("literal", str(value.dtype), value.shape, value.tobytes()) if (value := _literal(x)) is not None else x
-        for x in operands
+        ("literal", str(x.aval), value.tobytes()) if (value := _literal(x)) is not None else x for x in operands
     )
     # the representation tells 1 from 1.0 and True, which are equal keys
     return equation.primitive, names, repr(sorted(equation.params.items(), key=lambda item: item[0]))
 
 
 def _literal(operand: Any) -> np.ndarray | None:
-    return np.asarray(operand.val, getattr(operand.aval, "dtype", None)) if isinstance(operand, Literal) else None
+    return np.asarray(operand.val) if isinstance(operand, Literal) else None
 
 
 # ------------------------------------------------------------------------------------------------ what to keep
