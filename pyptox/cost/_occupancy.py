@@ -1,9 +1,9 @@
 """How full every on-chip space is: slots, padding and live ranges.
 
 A tile that crosses pipes needs one slot for each stage of the loop it is made in, as long as that loop runs; a tile
-that one pipe makes and uses, or that no loop makes, needs one slot, and only while it is alive. The occupancy of a
-space is the largest sum over the program's positions. Sizes are what is allocated: rows and columns padded to
-fractals in the cube's spaces, to 32 bytes in Vec.
+that one pipe makes and uses, or that no loop makes, needs one slot, and only while it is alive. A vector instruction
+works in place where it can. The occupancy of a space is the largest sum over the program's positions. Sizes are what
+is allocated: rows and columns padded to fractals in the cube's spaces, to 32 bytes in Vec.
 """
 
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
     spans: dict[int, tuple[int, int]] = {}
     kept: set[int] = set()  # what a loop hands on stays whole
     replaced: set[int] = set()  # what a loop hands on takes the place of what it was handed
+    steps: list[tuple[int, int, list[int]]] = []  # position, what is made there, from what
     position = 0
 
     def visit(nodes: list) -> None:
@@ -69,6 +70,8 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
                 continue
             position += 1
             touched = [(buffer, 0) for buffer in node.reads]
+            if node.writes is not None and node.fresh:
+                steps.append((position, node.writes.number, [buffer.number for buffer in node.reads]))
             if node.writes is not None:
                 touched.append((node.writes, -1))
             for buffer, which in touched:
@@ -79,12 +82,14 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
 
     assert recorder.walk is not None
     visit(recorder.walk.first)
+    crossing = {number for number, touched_by in pipes.items() if len(touched_by) > 1}
+    in_place = _in_place(recorder, steps, end, crossing)
     result: dict[Space, list[Use]] = {space: [] for space in ON_CHIP}
     for number, buffer in recorder.buffers.items():
         if buffer.tile is None or number not in begin or buffer.tile.space is Space.GM:
             continue
-        crosses = len(pipes.get(number, ())) > 1
-        if number in replaced and not crosses:
+        crosses = number in crossing
+        if not crosses and (number in replaced or number in in_place):
             continue
         slots = buffer.loop.stages if crosses and buffer.loop is not None else 1
         if buffer.label == "move" and buffer.tile.space is Space.VEC:
@@ -99,6 +104,21 @@ def uses(recorder: Recorder, sizes: Sizes) -> dict[Space, list[Use]]:
             live = spans[buffer.loop.key]
         result[buffer.tile.space].append(Use(buffer, used, slots, *live))
     return result
+
+
+def _in_place(recorder: Recorder, steps: list, end: dict[int, int], crossing: set[int]) -> set[int]:
+    """Results in Vec that take the slot of an operand of their size that arrived there and dies with them."""
+    taken: set[int] = set()
+    for position, made, reads in steps:
+        new = recorder.buffers[made].tile
+        for number in reads:
+            old = recorder.buffers[number].tile
+            if new is None or old is None or not (number in taken or (number in crossing and old.space is Space.VEC)):
+                continue
+            same = all(a is b for a, b in zip(new.shape, old.shape, strict=True))
+            if same and dtype_of(new.dtype).bytes == dtype_of(old.dtype).bytes and end[number] == position:
+                taken.add(made)
+    return taken
 
 
 def occupancy(used: dict[Space, list[Use]]) -> dict[Space, Scalar]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..hardware import Hardware
-from . import _gemm_step_sweep, _gemm_times, _instruction, _l2_hit_pipe_profile, _tile_sweeps
+from . import _flash_attention_times, _gemm_step_sweep, _gemm_times, _instruction, _l2_hit_pipe_profile, _tile_sweeps
 from ._problem import NotCovered, Problem, Question, Row, Source, text
 
 FILES = {
@@ -21,6 +21,7 @@ FILES = {
     "l2_hit_pipe_profile": Source(_l2_hit_pipe_profile.problem),
     "vector_op_cycles": Source(_instruction.table_problem),
     "instr_reference_cycles": Source(_instruction.reference_problem),
+    "flash_attention_times": Source(_flash_attention_times.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
 }
 

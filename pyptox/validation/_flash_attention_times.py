@@ -1,0 +1,70 @@
+"""``flash_attention_times.csv``: full attention of one head, queries times keys, on a number of cores."""
+
+from dataclasses import dataclass
+
+from ..cost import Options, predict
+from ..hardware import Hardware
+from ..kernels import flash_attention
+from ..lang._types import spec
+from ._problem import NotCovered, Row, count, number, text
+
+KEYS, SLICES, AHEAD = (128, 256), (1, 2, 4), (2, 4)
+"""What is tried where a row does not say: keys of a tile, slices of the vector work, and tiles of scores ahead."""
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Attention of ``queries x keys`` at the tile that the model likes best among those that fit."""
+
+    queries: int
+    keys: int
+    size: int
+    tile_queries: int
+    tile_keys: tuple[int, ...]
+    cores: int
+    measured: float
+    assumed: tuple[str, ...]
+    unit: str = "us"
+    absolute: bool = True
+
+    def predict(self, hardware: Hardware) -> tuple[float, bool]:
+        """µs, and whether any of the tiles fits."""
+        rows = ((1, self.queries, self.size), *((1, self.keys, self.size),) * 2)
+        specs = flash_attention.specs(*(spec(shape, "fp16") for shape in rows))
+        shapes = {name: s.shape for name, s in specs.items()}
+        best, fits = float("inf"), False
+        for n in self.tile_keys:
+            for slices in SLICES:
+                for ahead in AHEAD:
+                    given = {"m": self.tile_queries, "n": n, "slices": slices, "preload": ahead}
+                    values = flash_attention.configuration(given)
+                    fixed = tuple((name, values[name]) for name in flash_attention.choices)
+                    options = Options(warm=4, cores=self.cores, choices=fixed)
+                    cost = predict(flash_attention, specs, shapes, values, hardware, options)
+                    if cost.legal:
+                        best, fits = min(best, float(cost.time_us)), True
+        return best, fits
+
+
+def problem(row: Row) -> AttentionProblem:
+    """One row; the tile of keys is the tuner's where none is stated, or where the stated one is cut further."""
+    if not text(row, "implementation").startswith(("PTO manual", "PTO-DSL")):
+        raise NotCovered("a vendor kernel of unknown schedule")
+    if text(row, "causal") not in ("no", ""):
+        raise NotCovered("causal attention leaves out blocks, which the kernel of the library computes")
+    if not text(row, "s0"):
+        raise NotCovered("the number of queries is not stated")
+    stated = count(row, "tile_s1") if text(row, "tile_s1") else 0
+    assumed = [] if stated in KEYS else ["the tuner's tile of keys"]
+    if not text(row, "head_size"):
+        assumed.append("head size 128")
+    return AttentionProblem(
+        count(row, "s0"),
+        count(row, "s1"),
+        count(row, "head_size") if text(row, "head_size") else 128,
+        count(row, "cube_s0") if text(row, "cube_s0") else 128,
+        (stated,) if stated in KEYS else KEYS,
+        count(row, "cores_aic"),
+        number(row, "time_us"),
+        tuple(assumed),
+    )
