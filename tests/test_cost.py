@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import pyptox as px
+from pyptox._scalar import relaxed
 from pyptox.cost import Options, closed_form, full_cycles, predict, record
 
 CHIP = px.hardware.a2a3()
@@ -54,7 +55,7 @@ def test_closed_form_equals_full_simulation(kernel, specs, sync):
         assert closed_form(nest.walk, 4) == pytest.approx(full, rel=0.01), config
 
 
-@pytest.mark.parametrize(("kernel", "specs"), PROBLEMS[:1] + PROBLEMS[4:], ids=NAMES[:1] + NAMES[4:])
+@pytest.mark.parametrize(("kernel", "specs"), PROBLEMS, ids=NAMES)
 def test_batched_equals_looped(kernel, specs):
     configs = list(_configs(kernel, 25, 2))
     points = {name: [c[name] for c in configs] for name in kernel.numeric}
@@ -175,3 +176,22 @@ def test_gradients_agree_with_finite_differences():
             down[axis] -= step
             numeric = (time_us(*up) - time_us(*down)) / (2 * step)
             assert float(slope) == pytest.approx(numeric, rel=1e-4)
+
+
+def test_batched_gradients_are_those_of_the_plain_reading():
+    kernel, specs = PROBLEMS[0]
+    config = kernel.configuration({"m": 64, "n": 208, "k": 112})
+    names = ("m", "n", "k")
+    value, slopes = px.cost.value_and_grad(kernel, specs, {n: [v] for n, v in config.items()}, CHIP, names)
+
+    def time_us(sizes):
+        with relaxed(True):
+            return predict(kernel, specs, shapes, point | sizes, CHIP, Options(relaxed=True)).time_us
+
+    with jax.numpy_dtype_promotion("standard"):
+        point = {n: jax.numpy.float32(v) for n, v in config.items()}
+        shapes = {n: tuple(np.float32(x) for x in s) for n, s in _shapes(specs).items()}
+        expected, expected_slopes = jax.value_and_grad(time_us)({n: point[n] for n in names})
+    assert value[0] == pytest.approx(float(expected), rel=1e-5)
+    for name in names:
+        assert slopes[name][0] == pytest.approx(float(expected_slopes[name]), rel=1e-3, abs=1e-5), name

@@ -2,15 +2,12 @@
 
 Shapes, configurations and the chip's constants are all arguments, so one compilation serves every problem of a
 kernel. Candidates go through in chunks of one size, small enough to stay in cache; the last chunk is padded, so
-nothing is traced twice. A chunk runs on one core and Python threads share them out, since the chunks that fit a
-cache are too short for XLA to divide.
+nothing is traced twice (:mod:`._chunks`).
 """
 
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -22,9 +19,9 @@ from .._scalar import relaxed
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
-from ._compilation_cache import persistent
+from ._chunks import Chunked, compile_chunked
 from ._evaluate import Cost, Options, predict
-from ._fusion import BARRIERS_HOLD, bounded
+from ._fusion import bounded
 
 CHUNK = 16384
 """Candidates in one call of the compiled function."""
@@ -57,36 +54,31 @@ def _specs_of(types: tuple) -> dict[str, Spec]:
     }
 
 
-def _compile(function: Callable, kernel: Kernel, types: tuple, chunk: int) -> Callable:
-    """``function`` compiled for chunks of candidates on tensors of these types."""
-    shapes, numbers, control = _problem(_specs_of(types), a2a3())
-    points = {name: np.ones(chunk, np.float32) for name in kernel.numeric}
-    # barriers and vector width are the CPU's; XLA's own default is 256 bits on every CPU
-    options = {**BARRIERS_HOLD, "xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
-    with persistent():
-        return jax.jit(function, compiler_options=options).lower(shapes, points, numbers, control).compile()
+def _example(kernel: Kernel, types: tuple, chunk: int) -> tuple:
+    """Arguments of the right structure: ``(columns, shapes, numbers, control)``."""
+    return {name: np.ones(chunk, np.float32) for name in kernel.numeric}, *_problem(_specs_of(types), a2a3())
 
 
 @functools.lru_cache(maxsize=128)
-def _compiled(kernel: Kernel, types: tuple, options: Options, chunk: int):
+def _compiled(kernel: Kernel, types: tuple, options: Options, chunk: int) -> Chunked:
     specs, fixed = _specs_of(types), dict(options.choices)
 
-    def one(shapes, point, hardware, control):
+    def one(point, shapes, hardware, control):
         _TRACES["evaluate"] += 1
         with relaxed(options.relaxed):
             return predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
 
     def many(*arguments):
-        return bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=10, largest=1400)(*arguments)
+        return bounded(jax.vmap(one, in_axes=(0, None, None, None)), *arguments, keep=10, largest=1400)(*arguments)
 
-    return _compile(many, kernel, types, chunk)
+    return compile_chunked(many, *_example(kernel, types, chunk))
 
 
 @functools.lru_cache(maxsize=128)
-def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tuple[str, ...], chunk: int):
+def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tuple[str, ...], chunk: int) -> Chunked:
     specs, fixed = _specs_of(types), dict(options.choices)
 
-    def one(shapes, point, hardware, control):
+    def one(point, shapes, hardware, control):
         _TRACES["gradient"] += 1
         with relaxed(options.relaxed):
             cost = predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
@@ -96,12 +88,11 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
             over = over + jnp.where(cost.occupancy[space] > limit, cost.occupancy[space] / limit - 1.0, 0.0)
         return cost.time_us, over
 
-    def many(shapes, point, hardware, control):
-        arguments = (shapes, point, hardware, control)
-        objective = bounded(jax.vmap(one, in_axes=(None, 0, None, None)), *arguments, keep=20, largest=150)
+    def many(point, *others):
+        objective = bounded(jax.vmap(one, in_axes=(0, None, None, None)), point, *others, keep=20, largest=150)
 
         def along(*columns):
-            return objective(shapes, {**point, **dict(zip(names, columns, strict=True))}, hardware, control)
+            return objective({**point, **dict(zip(names, columns, strict=True))}, *others)
 
         # forward mode: a handful of tile sizes in, so a few tangents are cheaper than the machine in reverse. They
         # are rows of one array, so that a kernel computes all of them from one set of comparisons
@@ -111,36 +102,7 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
         unit = [jnp.where(rows == row, ones, jnp.float32(0.0)) for row in range(len(names))]
         return value, jax.vmap(push)(*unit)
 
-    return _compile(many, kernel, types, chunk)
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return ThreadPoolExecutor(len(affinity(0)) if affinity else os.cpu_count() or 1, "pyptox-cost")
-
-
-def _chunked(function: Callable, columns: Mapping[str, np.ndarray], chunk: int, count: int) -> Any:
-    """``function`` of every chunk of the columns; its results side by side along their last axis."""
-
-    def piece(start: int) -> tuple[list[np.ndarray], Any]:
-        part = {name: _padded(column[start : start + chunk], chunk) for name, column in columns.items()}
-        leaves, structure = jax.tree_util.tree_flatten(function(part))
-        # a leaf that no candidate changes has no candidate axis, or one of length one
-        return [np.broadcast_to(leaf, (*np.shape(leaf)[:-1], chunk)) for leaf in leaves], structure
-
-    first, structure = piece(0)  # alone, so that two threads do not compile the same function
-    joined = [np.empty((*leaf.shape[:-1], count), leaf.dtype) for leaf in first]
-
-    def place(start: int, leaves: list[np.ndarray]) -> None:
-        for whole, leaf in zip(joined, leaves, strict=True):
-            whole[..., start : start + chunk] = leaf[..., : min(chunk, count - start)]
-
-    place(0, first)
-    rest = range(chunk, count, chunk)
-    for _ in _threads().map(lambda start: place(start, piece(start)[0]), rest) if rest else ():
-        pass
-    return structure.unflatten(joined)
+    return compile_chunked(many, *_example(kernel, types, chunk))
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
@@ -186,21 +148,19 @@ def evaluate(
     if missing:
         raise KernelError(f"`points` lacks {', '.join(missing)}; `{kernel.name}` needs {', '.join(kernel.numeric)}")
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
-    count = len(next(iter(columns.values())))
-    shapes, numbers, control = _problem(specs, hardware)
-    chunk = _chunk(specs, SMALL_CHUNK if count <= SMALL_CHUNK else CHUNK)
+    chunk = _chunk(specs, CHUNK if _count(columns) > SMALL_CHUNK else SMALL_CHUNK)
     function = _compiled(kernel, _types(specs), options, chunk)
-    return _chunked(lambda part: function(shapes, part, numbers, control), columns, chunk, count)
+    return function(columns, *_problem(specs, hardware))
+
+
+def _count(columns: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(columns.values())))
 
 
 def _chunk(specs: Mapping[str, Spec], usual: int) -> int:
     """Candidates in a chunk: a control input multiplies the work of each by its length."""
     lengths = [len(spec.values) for spec in specs.values() if spec.values is not None]
     return max(usual >> max(lengths).bit_length(), 16) if lengths else usual
-
-
-def _padded(column: np.ndarray, size: int) -> np.ndarray:
-    return column if len(column) == size else np.pad(column, (0, size - len(column)), mode="edge")
 
 
 def value_and_grad(
@@ -233,11 +193,7 @@ def penalised(
         ``(time_us, overflow, time slopes, overflow slopes)``.
     """
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
-    count = len(next(iter(columns.values())))
-    shapes, numbers, control = _problem(specs, hardware)
-    chunk = _chunk(specs, SMALL_GRADIENT_CHUNK if count <= SMALL_GRADIENT_CHUNK else GRADIENT_CHUNK)
+    chunk = _chunk(specs, GRADIENT_CHUNK if _count(columns) > SMALL_GRADIENT_CHUNK else SMALL_GRADIENT_CHUNK)
     function = _compiled_gradient(kernel, _types(specs), options, names, chunk)
-    (value, over), (slopes, over_slopes) = _chunked(
-        lambda part: function(shapes, part, numbers, control), columns, chunk, count
-    )
+    (value, over), (slopes, over_slopes) = function(columns, *_problem(specs, hardware))
     return value, over, dict(zip(names, slopes, strict=True)), dict(zip(names, over_slopes, strict=True))
