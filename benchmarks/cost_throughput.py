@@ -34,7 +34,7 @@ import json, time
 import pyptox as px
 kernel, chip = px.kernels.matmul, px.hardware.a2a3()
 specs = kernel.specs(px.spec((1024, 4096), "bf16"), px.spec((4096, 4096), "bf16"))
-points = {"m": [16], "n": [128], "k": [128], "stages": [2], "group": [4]}
+points = {name: [size] * 4096 for name, size in {"m": 16, "n": 128, "k": 128, "stages": 2, "group": 4}.items()}
 start = time.perf_counter()
 px.cost.evaluate(kernel, specs, points, chip)
 middle = time.perf_counter()
