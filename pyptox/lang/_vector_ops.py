@@ -11,9 +11,9 @@ from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar
 from . import rules
-from ._reading import Operation, TileType
+from ._reading import Operation, TileType, current
 from ._rounding import ROUNDINGS, cast_array
-from ._types import Acc, Space, Tile, Vec
+from ._types import Acc, Index, Space, Tile, Vec
 
 
 def _require_vec(name: str, *tiles: Tile) -> None:
@@ -32,9 +32,12 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
         raise KernelError(f"`{name}` needs operands of one dtype; got {a.dtype} and {b.dtype}. Use pl.cast first")
     shape, valid = [], []
     for axis in (0, 1):
-        source = b if _is_one(a.shape[axis]) else a
-        shape.append(source.shape[axis])
-        valid.append(source.valid[axis])
+        one, other = _is_one(a.shape[axis]), _is_one(b.shape[axis])
+        shape.append(b.shape[axis] if one else a.shape[axis])
+        if one or other:
+            valid.append(b.valid[axis] if one else a.valid[axis])
+        else:  # what only one operand holds is padding
+            valid.append(current().minimum(a.valid[axis], b.valid[axis]))
     return TileType((shape[0], shape[1]), (valid[0], valid[1]), a.dtype, Vec)
 
 
@@ -48,11 +51,12 @@ def _binary(name: str, function: Callable, passes: float = 2.0, by_element: bool
 
 
 def _scalar_operand(name: str, function: Callable, passes: float = 1.0, by_element: bool = False) -> Operation:
-    def infer(tile: Tile, *, value: float) -> TileType:
+    def infer(tile: Tile, *, value: Scalar | Index) -> TileType:
         _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
-    def run(context: Any, tile: Tile, *, value: float):
+    def run(context: Any, tile: Tile, *, value: Scalar | Index):
+        value = context.value(value) if isinstance(value, Index) else value
         return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
 
     return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(passes, by_element=by_element))
@@ -90,36 +94,36 @@ _SCALAR = {
 }
 
 
-def _dispatch(name: str, a: Tile, b: Tile | float) -> Tile:
+def _dispatch(name: str, a: Tile, b: Tile | Index | Scalar) -> Tile:
     return _BINARY[name](a, b) if isinstance(b, Tile) else _SCALAR[name](a, value=b)
 
 
-def add(a: Tile, b: Tile | float) -> Tile:
-    """``a + b``; an operand with one row or one column is broadcast."""
+def add(a: Tile, b: Tile | Index | Scalar) -> Tile:
+    """``a + b``; an operand with one row or one column is broadcast. ``b`` may be a number or a loop index."""
     return _dispatch("add", a, b)
 
 
-def subtract(a: Tile, b: Tile | float) -> Tile:
+def subtract(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a - b``."""
     return _dispatch("subtract", a, b)
 
 
-def multiply(a: Tile, b: Tile | float) -> Tile:
+def multiply(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a * b``."""
     return _dispatch("multiply", a, b)
 
 
-def divide(a: Tile, b: Tile | float) -> Tile:
+def divide(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a / b``."""
     return _dispatch("divide", a, b)
 
 
-def maximum_of(a: Tile, b: Tile | float) -> Tile:
+def maximum_of(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """The larger of two tiles, element by element."""
     return _dispatch("maximum", a, b)
 
 
-def minimum_of(a: Tile, b: Tile | float) -> Tile:
+def minimum_of(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """The smaller of two tiles, element by element."""
     return _dispatch("minimum", a, b)
 
