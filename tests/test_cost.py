@@ -21,6 +21,16 @@ def _problems():
     yield k.matmul_panels, k.matmul_panels.specs(bf16((100, 128), "int8"), bf16((1500, 128), "int8"))
     mixed = k.matmul_bias_activation
     yield mixed, mixed.specs(bf16((100, 700), "bf16"), bf16((700, 1500), "bf16"), bf16((1500,), "fp32"))
+    rows, wide, vector = px.spec((1000, 700), "bf16"), px.spec((1000, 3000), "fp16"), px.spec((700,), "fp32")
+    yield k.rms_norm, k.rms_norm.specs(rows, vector)
+    yield k.rms_norm_tiled, k.rms_norm_tiled.specs(rows, vector)
+    yield k.layer_norm, k.layer_norm.specs(rows, vector, vector)
+    yield k.layer_norm_tiled, k.layer_norm_tiled.specs(rows, vector, vector)
+    yield k.softmax, k.softmax.specs(rows)
+    yield k.softmax_two_pass, k.softmax_two_pass.specs(wide)
+    yield k.softmax_online, k.softmax_online.specs(wide)
+    yield k.swiglu, k.swiglu.specs(wide, wide)
+    yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
 
 
 PROBLEMS = list(_problems())

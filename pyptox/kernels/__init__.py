@@ -1,5 +1,7 @@
 """The kernel library, written once in :mod:`pyptox.lang`."""
 
+from ._activation import residual_add as residual_add
+from ._activation import swiglu as swiglu
 from ._matmul import grouped_matmul as grouped_matmul
 from ._matmul import matmul as matmul
 from ._matmul import matmul_bias_activation as matmul_bias_activation
@@ -8,3 +10,10 @@ from ._matmul import matmul_panels as matmul_panels
 from ._matmul import matmul_split_k as matmul_split_k
 from ._matmul import matmul_split_k_nt as matmul_split_k_nt
 from ._matmul import matmul_staged as matmul_staged
+from ._norm import layer_norm as layer_norm
+from ._norm import layer_norm_tiled as layer_norm_tiled
+from ._norm import rms_norm as rms_norm
+from ._norm import rms_norm_tiled as rms_norm_tiled
+from ._softmax import softmax as softmax
+from ._softmax import softmax_online as softmax_online
+from ._softmax import softmax_two_pass as softmax_two_pass

@@ -44,7 +44,15 @@ def _valid_part(tensor: Tensor, offsets: Sequence, shape: Sequence, valid: Seque
             limit = reading.value(limit) if isinstance(limit, Index) else limit
             inside = clip(inside, 0, maximum(limit, 0))
         sizes.append(inside)
-    return (1, sizes[0]) if tensor.rank == 1 else (sizes[0], sizes[1])
+    if tensor.rank == 1:
+        return 1, sizes[0]
+    rows = sizes[0]
+    for axis in range(tensor.rank - 2):  # beyond the end of a leading axis there is nothing
+        offset = offsets[axis]
+        start = reading.value(offset) if isinstance(offset, Index) else offset
+        if not (is_number(start) and start == 0):
+            rows = rows * clip(tensor.shape[axis] - start, 0, 1)
+    return rows, sizes[1]
 
 
 def _load_infer(*, tensor: Tensor, offsets, shape, space: Space, valid) -> TileType:

@@ -147,12 +147,17 @@ def _inside(shape, rows, columns):
 
 
 def _padding(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> dict:
-    """How far past its end each tensor may be sliced: the largest tile of each axis."""
+    """How far past its end each tensor may be sliced: the largest tile of each axis that is walked."""
     recorder = Recorder.of_integers(kernel, specs, values, hardware)
     padding = {name: [0] * len(spec.shape) for name, spec in specs.items()}
     for access in recorder.accesses():
         tensor, shape = access.tensor, access.shape
-        padding[tensor.name] = [max(p, int(s)) for p, s in zip(padding[tensor.name], shape, strict=True)]
+        reach = [
+            # an axis that is read from its start on needs no more than what the tile has beyond it
+            int(size) if isinstance(offset, Index) or offset else max(int(size) - extent, 0)
+            for size, offset, extent in zip(shape, access.offsets, specs[tensor.name].shape, strict=True)
+        ]
+        padding[tensor.name] = [max(pair) for pair in zip(padding[tensor.name], reach, strict=True)]
     return padding
 
 

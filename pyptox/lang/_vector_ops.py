@@ -10,30 +10,35 @@ from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar
 from . import rules
-from ._reading import Operation, TileType
+from ._reading import Operation, TileType, current
 from ._rounding import ROUNDINGS, cast_array
-from ._types import Acc, Space, Tile, Vec
+from ._types import Acc, Index, Space, Tile, Vec
 
 
-def _require_vec(name: str, *tiles: Tile) -> None:
+def require_vec(name: str, *tiles: Tile) -> None:
+    """Raise unless every tile is in Vec."""
     for tile in tiles:
         if tile.space is not Vec:
             raise KernelError(f"`{name}` works in Vec; the tile is in {tile.space.value}. Use pl.move first")
 
 
-def _is_one(size: Scalar) -> bool:
+def is_one(size: Scalar) -> bool:
+    """True for the literal size one, along which a tile is broadcast."""
     return isinstance(size, int) and size == 1
 
 
 def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
-    _require_vec(name, a, b)
+    require_vec(name, a, b)
     if a.dtype != b.dtype:
         raise KernelError(f"`{name}` needs operands of one dtype; got {a.dtype} and {b.dtype}. Use pl.cast first")
     shape, valid = [], []
     for axis in (0, 1):
-        source = b if _is_one(a.shape[axis]) else a
-        shape.append(source.shape[axis])
-        valid.append(source.valid[axis])
+        one, other = is_one(a.shape[axis]), is_one(b.shape[axis])
+        shape.append(b.shape[axis] if one else a.shape[axis])
+        if one or other:
+            valid.append(b.valid[axis] if one else a.valid[axis])
+        else:  # what only one operand holds is padding
+            valid.append(current().minimum(a.valid[axis], b.valid[axis]))
     return TileType((shape[0], shape[1]), (valid[0], valid[1]), a.dtype, Vec)
 
 
@@ -47,11 +52,12 @@ def _binary(name: str, function: Callable, weight: float = 1.0) -> Operation:
 
 
 def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Operation:
-    def infer(tile: Tile, *, value: float) -> TileType:
-        _require_vec(name, tile)
+    def infer(tile: Tile, *, value: Scalar | Index) -> TileType:
+        require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
-    def run(context: Any, tile: Tile, *, value: float):
+    def run(context: Any, tile: Tile, *, value: Scalar | Index):
+        value = context.value(value) if isinstance(value, Index) else value
         return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
 
     return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(weight))
@@ -64,7 +70,7 @@ def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Opera
     """
 
     def infer(tile: Tile) -> TileType:
-        _require_vec(name, tile)
+        require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
     return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=rules.vector(weight))
@@ -88,36 +94,36 @@ _SCALAR = {
 }
 
 
-def _dispatch(name: str, a: Tile, b: Tile | float) -> Tile:
+def _dispatch(name: str, a: Tile, b: Tile | Index | Scalar) -> Tile:
     return _BINARY[name](a, b) if isinstance(b, Tile) else _SCALAR[name](a, value=b)
 
 
-def add(a: Tile, b: Tile | float) -> Tile:
-    """``a + b``; an operand with one row or one column is broadcast."""
+def add(a: Tile, b: Tile | Index | Scalar) -> Tile:
+    """``a + b``; an operand with one row or one column is broadcast. ``b`` may be a number or a loop index."""
     return _dispatch("add", a, b)
 
 
-def subtract(a: Tile, b: Tile | float) -> Tile:
+def subtract(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a - b``."""
     return _dispatch("subtract", a, b)
 
 
-def multiply(a: Tile, b: Tile | float) -> Tile:
+def multiply(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a * b``."""
     return _dispatch("multiply", a, b)
 
 
-def divide(a: Tile, b: Tile | float) -> Tile:
+def divide(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """``a / b``."""
     return _dispatch("divide", a, b)
 
 
-def maximum_of(a: Tile, b: Tile | float) -> Tile:
+def maximum_of(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """The larger of two tiles, element by element."""
     return _dispatch("maximum", a, b)
 
 
-def minimum_of(a: Tile, b: Tile | float) -> Tile:
+def minimum_of(a: Tile, b: Tile | Index | Scalar) -> Tile:
     """The smaller of two tiles, element by element."""
     return _dispatch("minimum", a, b)
 
@@ -133,7 +139,7 @@ absolute = unary_operation("absolute", jnp.abs)
 
 def _reduction(name: str, function: Callable, neutral: float) -> Operation:
     def infer(tile: Tile) -> TileType:
-        _require_vec(name, tile)
+        require_vec(name, tile)
         return TileType((tile.shape[0], 1), (tile.valid[0], 1), tile.dtype, Vec)
 
     def run(context: Any, tile: Tile):
