@@ -30,6 +30,18 @@ def _problems():
     yield k.softmax_two_pass, k.softmax_two_pass.specs(wide)
     yield k.softmax_online, k.softmax_online.specs(wide)
     yield k.swiglu, k.swiglu.specs(wide, wide)
+    angles = px.spec((300, 64), "fp32")
+    yield k.rope, k.rope.specs(px.spec((300, 40, 128), "bf16"), angles, angles)
+    yield k.rope_interleaved, k.rope_interleaved.specs(px.spec((300, 40, 128), "fp32"), angles, angles)
+    yield k.quantize_per_token, k.quantize_per_token.specs(rows)
+    yield k.quantize_per_token_tiled, k.quantize_per_token_tiled.specs(wide)
+    yield k.quantize_per_channel, k.quantize_per_channel.specs(rows, vector)
+    integers = px.spec((1000, 700), "int8")
+    yield k.dequantize_per_token, k.dequantize_per_token.specs(integers, px.spec((1000, 1), "fp32"))
+    yield k.dequantize_per_channel, k.dequantize_per_channel.specs(integers, vector)
+    weight, scales = px.spec((700, 1500), "int8"), (px.spec((1000, 1), "fp32"), px.spec((1500,), "fp32"))
+    yield k.w8a8_matmul, k.w8a8_matmul.specs(integers, weight, *scales)
+    yield k.w8a8_matmul_fp32, k.w8a8_matmul_fp32.specs(integers, weight, *scales)
     yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
 
 

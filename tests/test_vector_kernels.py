@@ -47,8 +47,8 @@ def _wide(*arrays):
     return [np.asarray(array).astype(np.float64) for array in arrays]
 
 
-def _layer_norm(x, weight, bias, epsilon=1e-5):
-    inverse = 1 / np.sqrt(x.var(1, keepdims=True) + epsilon)
+def _layer_norm(x, weight, bias):
+    inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 1e-5)
     out = (x - x.mean(1, keepdims=True)) * inverse * weight + bias
     return out, np.abs(x).max(1, keepdims=True) * inverse * np.abs(weight) + np.abs(out) + np.abs(bias)
 
@@ -104,6 +104,71 @@ def test_activations(shape, dtype):
     residual = up.astype(np.float32)
     _check(K.residual_add, (residual, gate), g + u, np.abs(g) + np.abs(u), 1, m=8, n=128, steps=3)
     _check(K.residual_add, (up, gate), g + u, np.abs(g) + np.abs(u), 1, m=8, n=128, steps=3)
+
+
+@pytest.mark.parametrize("shape", [(9, 3, 16), (1, 20, 64)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rope(shape, dtype):
+    tokens, _, features = shape
+    x = np.random.default_rng(4).standard_normal(shape).astype(dtype)
+    angle = np.random.default_rng(5).uniform(-4, 4, (tokens, features // 2))
+    cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    wide, turn = x.astype(np.float64), (cos + 1j * sin.astype(np.float64))[:, None]
+    for kernel in (K.rope, K.rope_interleaved):
+        pairs = wide.reshape(*shape[:2], -1, 2) if kernel is K.rope_interleaved else wide.reshape(*shape[:2], 2, -1)
+        axis = 3 if kernel is K.rope_interleaved else 2
+        turned = (np.take(pairs, 0, axis) + 1j * np.take(pairs, 1, axis)) * turn
+        expected = np.stack([turned.real, turned.imag], axis).reshape(shape)
+        _check(kernel, (x, cos, sin), expected, np.abs(wide).max() * 2, 3, m=16, steps=4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantize_per_token(shape, dtype):
+    x = _rows(shape, dtype)
+    x[-1] = 127 * np.sign(x[-1]) * (np.arange(shape[1]) % 128 + 0.5) / 127.5  # near ties, and the limit itself
+    (wide,) = _wide(x)
+    scales = np.maximum(np.abs(wide).max(1, keepdims=True), 1e-4) / 127
+    for kernel, parameters in ((K.quantize_per_token, {"m": 8}), (K.quantize_per_token_tiled, {"m": 16, "n": 64})):
+        q, scale = (np.asarray(part) for part in px.run(kernel, x, **parameters))
+        assert (q.dtype, scale.dtype, scale.shape) == (np.int8, np.float32, (shape[0], 1))
+        np.testing.assert_allclose(scale, scales, rtol=2 * SINGLE)
+        # to nearest; where x / scale is within its own rounding of a tie, either neighbour
+        assert (np.abs(q - wide / scales) <= 0.5 + 127 * 4 * SINGLE).all()
+        assert np.abs(q).max() <= 127
+        back = np.asarray(px.run(K.dequantize_per_token, q, scale, m=8, n=64))
+        np.testing.assert_array_equal(back, q.astype(np.float32) * scale)
+        assert (np.abs(back - wide) <= (0.5 + 1e-4) * scales).all()
+        reference, _ = px.reference(kernel, x, **parameters)
+        np.testing.assert_allclose(reference, wide / scales, rtol=1e-14)
+
+
+def test_a_row_of_zeros_has_a_scale():
+    q, scale = px.run(K.quantize_per_token, np.zeros((3, 40), np.float32))
+    assert not np.asarray(q).any()
+    np.testing.assert_allclose(np.asarray(scale), 1e-4 / 127, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantize_per_channel(dtype):
+    x = _rows((21, 150), dtype)
+    scale = np.exp2(np.random.default_rng(6).integers(-6, 2, 150)).astype(np.float32)  # division is exact
+    q = np.asarray(px.run(K.quantize_per_channel, x, scale, m=8, n=64))
+    np.testing.assert_array_equal(q, np.clip(np.rint(_wide(x)[0] / scale), -128, 127))
+    back = np.asarray(px.run(K.dequantize_per_channel, q, scale, m=8, n=64))
+    np.testing.assert_array_equal(back, q.astype(np.float32) * scale)
+
+
+@pytest.mark.parametrize("shape", [(40, 100, 70), (1, 17, 5), (33, 48, 129)])
+def test_w8a8_matmul(shape):
+    m, k, n = shape
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(-128, 128, s).astype(np.int8) for s in ((m, k), (k, n)))
+    a_scale, b_scale = (rng.uniform(0.001, 0.1, s).astype(np.float32) for s in ((m, 1), (n,)))
+    product = a.astype(np.int64) @ b.astype(np.int64)
+    expected = product * a_scale.astype(np.float64) * b_scale
+    for kernel in (K.w8a8_matmul, K.w8a8_matmul_fp32):
+        _check(kernel, (a, b, a_scale, b_scale), expected, np.abs(expected), 3, m=16, n=32, k=48, group=2)
 
 
 def test_shapes_that_do_not_fit_are_explained():

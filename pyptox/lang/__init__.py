@@ -25,6 +25,15 @@ from ._reading import TileType as TileType
 from ._reading import swizzled as swizzled
 from ._rounding import ROUNDINGS as ROUNDINGS
 from ._rounding import cast_array as cast_array
+from ._tile_ops import column_index as column_index
+from ._tile_ops import concat_columns as concat_columns
+from ._tile_ops import deinterleave as deinterleave
+from ._tile_ops import interleave as interleave
+from ._tile_ops import largest_columns as largest_columns
+from ._tile_ops import row_argmax as row_argmax
+from ._tile_ops import select_greater as select_greater
+from ._tile_ops import slice_columns as slice_columns
+from ._tile_ops import take_columns as take_columns
 from ._types import Acc as Acc
 from ._types import Index as Index
 from ._types import Left as Left
