@@ -42,6 +42,9 @@ def _problems():
     weight, scales = px.spec((700, 1500), "int8"), (px.spec((1000, 1), "fp32"), px.spec((1500,), "fp32"))
     yield k.w8a8_matmul, k.w8a8_matmul.specs(integers, weight, *scales)
     yield k.w8a8_matmul_fp32, k.w8a8_matmul_fp32.specs(integers, weight, *scales)
+    numbers = px.spec((1000,), "int32")
+    yield k.gather_rows, k.gather_rows.specs(px.spec((50000, 700), "bf16"), numbers)
+    yield k.cache_write, k.cache_write.specs(rows, numbers, px.spec((20000, 700), "bf16"))
     yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
 
 

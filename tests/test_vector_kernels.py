@@ -1,5 +1,7 @@
 """Values of the vector kernels against float64 NumPy, and what they occupy on chip."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -73,8 +75,7 @@ def test_layer_norm_of_a_large_mean():
     ones, zeros = np.ones(300, np.float32), np.zeros(300, np.float32)
     expected, magnitude = _layer_norm(*_wide(x, ones, zeros))
     for kernel in (K.layer_norm, K.layer_norm_tiled):
-        parameters = {"n": 64} if "n" in kernel.tile else {}
-        _check(kernel, (x, ones, zeros), expected, magnitude, 20, **parameters)
+        _check(kernel, (x, ones, zeros), expected, magnitude, 20, m=8)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -129,7 +130,8 @@ def test_quantize_per_token(shape, dtype):
     x[-1] = 127 * np.sign(x[-1]) * (np.arange(shape[1]) % 128 + 0.5) / 127.5  # near ties, and the limit itself
     (wide,) = _wide(x)
     scales = np.maximum(np.abs(wide).max(1, keepdims=True), 1e-4) / 127
-    for kernel, parameters in ((K.quantize_per_token, {"m": 8}), (K.quantize_per_token_tiled, {"m": 16, "n": 64})):
+    for kernel in (K.quantize_per_token, K.quantize_per_token_tiled):
+        parameters: dict[str, Any] = {"n": 64} if "n" in kernel.tile else {"m": 8}
         q, scale = (np.asarray(part) for part in px.run(kernel, x, **parameters))
         assert (q.dtype, scale.dtype, scale.shape) == (np.int8, np.float32, (shape[0], 1))
         np.testing.assert_allclose(scale, scales, rtol=2 * SINGLE)
@@ -169,6 +171,54 @@ def test_w8a8_matmul(shape):
     expected = product * a_scale.astype(np.float64) * b_scale
     for kernel in (K.w8a8_matmul, K.w8a8_matmul_fp32):
         _check(kernel, (a, b, a_scale, b_scale), expected, np.abs(expected), 3, m=16, n=32, k=48, group=2)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.int8])
+def test_gather_rows(dtype):
+    rng = np.random.default_rng(8)
+    table = rng.integers(-100, 100, (53, 70)).astype(dtype)
+    rows = rng.integers(0, 53, 41).astype(np.int32)
+    rows[3:6] = rows[3]
+    expected = table[rows]
+    rows[[0, 40]], expected[[0, 40]] = [-1, 53], 0  # rows that the table does not have
+    for m, n, steps in ((8, 32, 3), (16, 128, 1)):
+        out = px.run(K.gather_rows, table, rows, m=m, n=n, steps=steps)
+        np.testing.assert_array_equal(np.asarray(out), expected)
+    np.testing.assert_array_equal(px.reference(K.gather_rows, table, rows), expected.astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.int8])
+def test_cache_write(dtype):
+    rng = np.random.default_rng(9)
+    x, cache = rng.integers(-100, 100, (21, 70)).astype(dtype), rng.integers(-100, 100, (90, 70)).astype(dtype)
+    slots = rng.permutation(90)[:21].astype(np.int32)
+    slots[[2, 20]] = [-1, 90]
+    expected = cache.copy()
+    kept = (slots >= 0) & (slots < 90)
+    expected[slots[kept]] = x[kept]
+    out = px.run(K.cache_write, x, slots, cache, m=8, n=32)
+    np.testing.assert_array_equal(np.asarray(out), expected)
+    np.testing.assert_array_equal(px.reference(K.cache_write, x, slots, cache), expected.astype(np.float64))
+
+
+def test_a_gather_pays_for_each_row():
+    def cost(rows, width, table=50000):
+        specs = K.gather_rows.specs(px.spec((table, width), "bf16"), px.spec((rows,), "int32"))
+        shapes = {name: spec.shape for name, spec in specs.items()}
+        configuration = K.gather_rows.configuration({"m": 16, "n": 1024})
+        return specs, predict(K.gather_rows, specs, shapes, configuration, CHIP, Options(warm=4))
+
+    specs, narrow = cost(4096, 16)
+    # the row numbers, and a line for each row, of which it asks for 32 bytes
+    assert narrow.moved["read"] - 4096 * 512 == pytest.approx(4096 / 16 * 512)
+    assert narrow.useful["read"] == 4096 * (32 + 4)
+    assert narrow.moved["hbm"] == narrow.moved["read"]
+    assert narrow.bound_us < narrow.time_us
+    assert cost(4096, 1024)[1].time_us < cost(8192, 1024)[1].time_us
+    # which rows it reads is not known: all of the table
+    read = next(r for r in px.regions(K.gather_rows, specs, {}) if r.tensor == "table")
+    assert (read.starts == 0).all()
+    assert (read.sizes == [50000, 16]).all()
 
 
 def test_shapes_that_do_not_fit_are_explained():

@@ -270,7 +270,9 @@ def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
             size: Scalar = 1.0
             for extent in tensor.shape:
                 size = size * extent
-            inputs[tensor.name] = size * dtype_of(tensor.dtype).bytes
+            whole = size * dtype_of(tensor.dtype).bytes
+            # of a table whose rows are picked no more is sure to be read than the rows that are
+            inputs[tensor.name] = minimum(whole, transfer.useful) if transfer.access.instruction.by_row else whole
         else:
             share = transfer.mean
     reads: Scalar = 0.0

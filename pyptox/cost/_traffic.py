@@ -38,14 +38,6 @@ class Transfer:
     mean: Scalar
 
 
-def _axes_of(access: Access) -> frozenset:
-    axes: set = set()
-    for offset in access.offsets:
-        if isinstance(offset, Index):
-            axes |= offset.variables
-    return frozenset(axes)
-
-
 def _edge_factors(access: Access, recorder: Recorder) -> list[tuple[Scalar, Scalar, Scalar | None]]:
     """For each of the last two axes: valid size at the first block, at the ragged end, and blocks along it."""
     tile = access.instruction.out if access.mode == "read" else access.instruction.tiles[0]
@@ -86,6 +78,8 @@ def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
     tile = node.out if node.out is not None else node.tiles[0]
     rows, columns = tile.valid
     width = dtype_of(tensor.dtype).bytes
+    if node.by_row:
+        return rows * moved_bytes(sizes, tensor, 1, columns), rows * columns * width
     return moved_bytes(sizes, tensor, rows, columns), rows * columns * width
 
 
@@ -95,7 +89,7 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
     per_block = _block_bytes(recorder.walk.first, sizes)
     blocks = recorder.blocks
     accesses = list(recorder.accesses())
-    axes = {a.instruction.key: _axes_of(a) for a in accesses}
+    axes = {a.instruction.key: a.axes for a in accesses}
     moved, useful, unique = {}, {}, {}
     for access in accesses:
         key = access.instruction.key

@@ -2,6 +2,8 @@
 
 from ._activation import residual_add as residual_add
 from ._activation import swiglu as swiglu
+from ._gather import cache_write as cache_write
+from ._gather import gather_rows as gather_rows
 from ._matmul import grouped_matmul as grouped_matmul
 from ._matmul import matmul as matmul
 from ._matmul import matmul_bias_activation as matmul_bias_activation

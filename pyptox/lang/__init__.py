@@ -1,6 +1,8 @@
 """The kernel language: tile operations, loops and the grid, and the readings that interpret them."""
 
 from . import rules as rules
+from ._gather_ops import load_rows as load_rows
+from ._gather_ops import store_rows as store_rows
 from ._kernel import Kernel as Kernel
 from ._kernel import Parameter as Parameter
 from ._kernel import TileSizes as TileSizes

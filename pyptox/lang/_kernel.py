@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import KernelError
@@ -52,6 +52,7 @@ class Kernel:
         outputs: for each output, a function of the input specs that gives its spec.
         parameters: tile sizes first, then counts and choices.
         tile: names of the tile sizes.
+        in_place: for each output that starts as an input does, which it then overwrites, the input's name.
         sync: ``"manual"`` (hand-placed flags) or ``"auto"`` (automatic barriers between pipes) is a parameter of
             the readings, not of the kernel's text.
     """
@@ -62,6 +63,7 @@ class Kernel:
     outputs: Mapping[str, Callable[..., Spec]]
     parameters: tuple[Parameter, ...]
     tile: tuple[str, ...]
+    in_place: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -137,6 +139,8 @@ def kernel(
     tile: Mapping[str, int] | None = None,
     ranges: Mapping[str, tuple[int, int]] | None = None,
     choices: Mapping[str, tuple] | None = None,
+    in_place: Mapping[str, str] | None = None,
+    name: str | None = None,
 ) -> Callable[[Callable], Kernel]:
     """Declare a kernel.
 
@@ -146,6 +150,9 @@ def kernel(
             ``tile.m`` and so on.
         ranges: for each count parameter its smallest and largest value; its default is the function's.
         choices: for each parameter that is fixed at trace time its possible values; defaults are the function's.
+        in_place: ``{"out": "cache"}`` for an output that is an input's memory: it starts as that input, and what is
+            not stored stays. Other outputs start as zeros.
+        name: the kernel's name; the function's where left out.
 
     The function takes tensors as positional arguments and parameters as keyword-only ones.
     """
@@ -173,7 +180,18 @@ def kernel(
         unknown = [name for name in outputs if name not in tensors]
         if unknown:
             raise KernelError(f"`outputs` names {unknown}, which are not arguments of `{function.__name__}`")
-        made = Kernel(function, function.__name__, tensors, dict(outputs), tuple(parameters), tuple(sizes))
+        for output, source in (in_place or {}).items():
+            if output not in outputs or source not in tensors or source in outputs:
+                raise KernelError(f"`in_place` maps an output to an input; got {output!r} and {source!r}")
+        made = Kernel(
+            function,
+            name or function.__name__,
+            tensors,
+            dict(outputs),
+            tuple(parameters),
+            tuple(sizes),
+            dict(in_place or {}),
+        )
         object.__setattr__(made, "__doc__", function.__doc__)
         return made
 

@@ -33,6 +33,11 @@ class Instruction:
     stall: Scalar = 0.0  # cycles its pipe waits at a barrier first; not work
 
     @property
+    def by_row(self) -> bool:
+        """A load or store whose rows are where an int32 tile says: one transfer a row."""
+        return self.attributes.get("by_row", False)
+
+    @property
     def reads(self) -> list[Buffer]:
         return [tile.payload for tile in self.tiles]
 
@@ -67,7 +72,10 @@ class Level:
 
 @dataclass
 class Access:
-    """One load or store: which tensor, where, how large; ``mode`` is read, write or add."""
+    """One load or store: which tensor, where, how large; ``mode`` is read, write or add.
+
+    ``axes`` are the grid and loop axes that the address depends on.
+    """
 
     tensor: Tensor
     offsets: tuple
@@ -75,6 +83,7 @@ class Access:
     mode: str
     loops: tuple[Loop, ...]
     instruction: Instruction
+    axes: frozenset
 
 
 def grid_levels(axes: Sequence[Axis], extents: Sequence[Scalar], order: Order) -> list[Level]:
@@ -87,6 +96,12 @@ def grid_levels(axes: Sequence[Axis], extents: Sequence[Scalar], order: Order) -
     strips = cdiv(columns.extent, group)
     # strips of equal width on average: their product is the number of columns
     return [*outer, Level(columns.axis, strips), rows, Level(columns.axis, columns.extent / strips)]
+
+
+def _variables(attributes: Mapping[str, Any]) -> frozenset:
+    """The grid and loop axes that an operation's attributes depend on."""
+    values = [v for value in attributes.values() for v in (value if isinstance(value, tuple) else (value,))]
+    return frozenset().union(*(value.variables for value in values if isinstance(value, Index)))
 
 
 class Recorder(AbstractReading):
@@ -135,6 +150,7 @@ class Recorder(AbstractReading):
             else:
                 buffer, fresh = self._buffer(), True
             out = Tile(tuple(made.shape), tuple(made.valid), made.dtype, made.space, buffer)  # type: ignore[arg-type]
+            buffer.axes |= _variables(attributes).union(*(tile.payload.axes for tile in tiles))
             if buffer.tile is None:
                 buffer.tile, buffer.site = out, call_site()
                 buffer.label = operation.name
@@ -232,13 +248,17 @@ class Recorder(AbstractReading):
                     yield from visit(node.first, (*loops, node))
                 elif "tensor" in node.attributes:
                     tensor, offsets = node.attributes["tensor"], node.attributes["offsets"]
-                    if node.tiles:
+                    axes = _variables({"offsets": offsets})
+                    if node.by_row:
+                        shape, mode = node.attributes["shape"], "read" if node.out is not None else "write"
+                        axes |= node.tiles[-1].payload.axes  # the tile that says which rows
+                    elif node.tiles:
                         shape = tuple(node.tiles[0].shape)
                         shape = (shape[1],) if tensor.rank == 1 else (1,) * (tensor.rank - 2) + shape
                         mode = "add" if node.attributes["atomic"] else "write"
                     else:
                         shape, mode = node.attributes["shape"], "read"
-                    yield Access(tensor, offsets, shape, mode, loops, node)
+                    yield Access(tensor, offsets, shape, mode, loops, node, axes)
 
         if self.walk is None:
             raise KernelError("a kernel must call pl.grid")

@@ -78,6 +78,25 @@ class _Run(AbstractReading):
         inside = _inside(tile.shape, *tile.valid).reshape(shape)
         self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, jnp.where(inside, new, old), starts)
 
+    def read_rows(self, tensor: Tensor, rows: jax.Array, column: jax.Array, width: int) -> jax.Array:
+        """``width`` columns from ``column`` on of each of ``rows``; zero where there is no such element."""
+        where = self._elements(tensor, rows, column, width, width)
+        return self.arrays[tensor.name].at[where].get(mode="fill", fill_value=0)
+
+    def write_rows(self, tensor: Tensor, rows: jax.Array, column: jax.Array, tile: Tile) -> None:
+        """Replace each of ``rows`` from ``column`` on by the valid part of one of ``tile``'s, where there is such."""
+        inside = jnp.arange(tile.shape[0], dtype=jnp.int32) < tile.valid[0]
+        rows = jnp.where(inside, rows, jnp.int32(-1))
+        where, target = self._elements(tensor, rows, column, tile.shape[1], tile.valid[1]), self.arrays[tensor.name]
+        self.arrays[tensor.name] = target.at[where].set(tile.payload.astype(target.dtype), mode="drop")
+
+    def _elements(self, tensor: Tensor, rows: jax.Array, column: jax.Array, width: int, valid: Any) -> tuple:
+        outside = jnp.int32(2**31 - 1)  # an index that no array has; a negative one would count from the end
+        number = jnp.arange(width, dtype=jnp.int32)
+        columns = jnp.where((number < valid) & (column + number < tensor.shape[1]), column + number, outside)
+        rows = jnp.where((rows >= 0) & (rows < tensor.shape[0]), rows, outside)
+        return tuple(jnp.broadcast_arrays(rows[:, None], columns[None, :]))
+
     def _fori(self, count, body, carry):
         """``fori_loop`` over ``body(index, carry)`` with the output tensors carried along."""
         saved = dict(self.values)
@@ -171,10 +190,11 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
         arrays = {}
         for name, spec in specs.items():
             dtype = jnp.dtype(jnp.float64) if float64 and spec.values is None else dtype_of(spec.dtype).jax
-            if name in kernel.outputs:
+            source = kernel.in_place.get(name, name)
+            if source in kernel.outputs:
                 array = jnp.zeros(spec.shape, dtype)
             else:
-                array = jnp.asarray(inputs[kernel.inputs.index(name)]).astype(dtype)
+                array = jnp.asarray(inputs[kernel.inputs.index(source)]).astype(dtype)
             extra = padding[name]
             arrays[name] = array if spec.values else jnp.pad(array, [(0, e) for e in extra])
         reading = _Run(arrays, specs, hardware.sizes, float64)

@@ -16,21 +16,21 @@ from .._scalar import Scalar, clip, where
 from . import rules
 from ._reading import Operation, TileType, current
 from ._types import Index, Tile, Vec
-from ._vector_ops import require_vec
+from ._vector_ops import _require_vec
 
 _BY_ELEMENT = 8.0
 """Passes of an operation that addresses each element: one 32-byte block a cycle, of eight."""
 
 
 def _require_alike(name: str, a: Tile, b: Tile) -> None:
-    require_vec(name, a, b)
+    _require_vec(name, a, b)
     if a.dtype != b.dtype:
         raise KernelError(f"`{name}` needs operands of one dtype; got {a.dtype} and {b.dtype}. Use pl.cast first")
 
 
 # ------------------------------------------------------------------------------------------------- parts and wholes
 def _slice_infer(tile: Tile, *, start: Index | Scalar, width: Scalar) -> TileType:
-    require_vec("slice_columns", tile)
+    _require_vec("slice_columns", tile)
     first = current().value(start) if isinstance(start, Index) else start
     return TileType((tile.shape[0], width), (tile.valid[0], clip(tile.valid[1] - first, 0, width)), tile.dtype, Vec)
 
@@ -78,7 +78,7 @@ def _half(size: Scalar, which: int) -> Scalar:
 
 def _every_other(name: str, which: int) -> Operation:
     def infer(tile: Tile) -> TileType:
-        require_vec(name, tile)
+        _require_vec(name, tile)
         shape = tile.shape[0], _half(tile.shape[1], which)
         return TileType(shape, (tile.valid[0], _half(tile.valid[1], which)), tile.dtype, Vec)
 
@@ -154,7 +154,7 @@ def select_greater(a: Tile, b: Tile, x: Tile, y: Tile) -> Tile:
 
 
 def _row_argmax_infer(tile: Tile) -> TileType:
-    require_vec("row_argmax", tile)
+    _require_vec("row_argmax", tile)
     return TileType((tile.shape[0], 1), (tile.valid[0], 1), "int32", Vec)
 
 
@@ -170,7 +170,7 @@ row_argmax = Operation("row_argmax", infer=_row_argmax_infer, run=_row_argmax_ru
 
 # ----------------------------------------------------------------------------------------------------------- order
 def _order_infer(values: Tile, ranks: Tile, *, count: int) -> TileType:
-    require_vec("largest_columns", values, ranks)
+    _require_vec("largest_columns", values, ranks)
     if ranks.dtype != "int32" or not isinstance(count, int) or count < 1:
         raise KernelError(f"`largest_columns` needs int32 ranks and a positive count; got {ranks.dtype} and {count!r}")
     return TileType((values.shape[0], count), (values.valid[0], count), "int32", Vec)
@@ -207,7 +207,7 @@ def largest_columns(values: Tile, ranks: Tile, count: int) -> Tile:
 
 
 def _take_infer(tile: Tile, columns: Tile) -> TileType:
-    require_vec("take_columns", tile, columns)
+    _require_vec("take_columns", tile, columns)
     if columns.dtype != "int32":
         raise KernelError(f"`take_columns` needs int32 columns; got {columns.dtype}")
     return TileType(columns.shape, columns.valid, tile.dtype, Vec)

@@ -218,3 +218,4 @@ class Buffer:
     site: tuple[str, int] = ("", 0)
     loop: Any = None  # innermost recorded loop around the allocation
     label: str = field(default="")
+    axes: frozenset = frozenset()  # grid and loop axes that its values depend on

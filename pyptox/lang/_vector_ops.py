@@ -15,25 +15,23 @@ from ._rounding import ROUNDINGS, cast_array
 from ._types import Acc, Index, Space, Tile, Vec
 
 
-def require_vec(name: str, *tiles: Tile) -> None:
-    """Raise unless every tile is in Vec."""
+def _require_vec(name: str, *tiles: Tile) -> None:
     for tile in tiles:
         if tile.space is not Vec:
             raise KernelError(f"`{name}` works in Vec; the tile is in {tile.space.value}. Use pl.move first")
 
 
-def is_one(size: Scalar) -> bool:
-    """True for the literal size one, along which a tile is broadcast."""
+def _is_one(size: Scalar) -> bool:
     return isinstance(size, int) and size == 1
 
 
 def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
-    require_vec(name, a, b)
+    _require_vec(name, a, b)
     if a.dtype != b.dtype:
         raise KernelError(f"`{name}` needs operands of one dtype; got {a.dtype} and {b.dtype}. Use pl.cast first")
     shape, valid = [], []
     for axis in (0, 1):
-        one, other = is_one(a.shape[axis]), is_one(b.shape[axis])
+        one, other = _is_one(a.shape[axis]), _is_one(b.shape[axis])
         shape.append(b.shape[axis] if one else a.shape[axis])
         if one or other:
             valid.append(b.valid[axis] if one else a.valid[axis])
@@ -53,7 +51,7 @@ def _binary(name: str, function: Callable, weight: float = 1.0) -> Operation:
 
 def _scalar_operand(name: str, function: Callable, weight: float = 1.0) -> Operation:
     def infer(tile: Tile, *, value: Scalar | Index) -> TileType:
-        require_vec(name, tile)
+        _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
     def run(context: Any, tile: Tile, *, value: Scalar | Index):
@@ -70,7 +68,7 @@ def unary_operation(name: str, function: Callable, weight: float = 1.0) -> Opera
     """
 
     def infer(tile: Tile) -> TileType:
-        require_vec(name, tile)
+        _require_vec(name, tile)
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
     return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=rules.vector(weight))
@@ -139,7 +137,7 @@ absolute = unary_operation("absolute", jnp.abs)
 
 def _reduction(name: str, function: Callable, neutral: float) -> Operation:
     def infer(tile: Tile) -> TileType:
-        require_vec(name, tile)
+        _require_vec(name, tile)
         return TileType((tile.shape[0], 1), (tile.valid[0], 1), tile.dtype, Vec)
 
     def run(context: Any, tile: Tile):
