@@ -45,6 +45,13 @@ def _problems():
     numbers = px.spec((1000,), "int32")
     yield k.gather_rows, k.gather_rows.specs(px.spec((50000, 700), "bf16"), numbers)
     yield k.cache_write, k.cache_write.specs(rows, numbers, px.spec((20000, 700), "bf16"))
+    yield k.argmax_shard, k.argmax_shard.specs(wide, px.spec((1,), "int32"))
+    stacked = px.spec((16, 1000), "fp32"), px.spec((16, 1000), "int32")
+    yield k.argmax_merge, k.argmax_merge.specs(*stacked)
+    groups = k.top_k_groups(8, groups=4)
+    yield groups, groups.specs(wide)
+    pairs = px.spec((1000, 128), "fp32"), px.spec((1000, 128), "int32")
+    yield k.top_k_merge(8), k.top_k_merge(8).specs(*pairs)
     yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
 
 

@@ -18,7 +18,7 @@ def test_examples_run(page: str, tmp_path: Path) -> None:
     exec(compile("\n".join(blocks), page, "exec"), {"__name__": "example"})
 
 
-KERNELS = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.Kernel)}
+KERNELS = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.Kernel) or callable(value)}
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -1,5 +1,6 @@
 """Values of the vector kernels against float64 NumPy, and what they occupy on chip."""
 
+import itertools
 from typing import Any
 
 import jax.numpy as jnp
@@ -219,6 +220,58 @@ def test_a_gather_pays_for_each_row():
     read = next(r for r in px.regions(K.gather_rows, specs, {}) if r.tensor == "table")
     assert (read.starts == 0).all()
     assert (read.sizes == [50000, 16]).all()
+
+
+def _flushed(x):
+    """What the host computes with: subnormal singles are zeros."""
+    (wide,) = _wide(x)
+    return np.where(np.abs(wide) < 2.0**-126, 0, wide)
+
+
+def _top(x, k):
+    """Columns of the k largest, the lowest first on ties: a stable sort."""
+    return np.argsort(-x, axis=1, kind="stable")[:, :k]
+
+
+def _scores(shape, dtype):
+    x = _rows(shape, dtype)
+    if shape[0] > 7:
+        x[6], x[7] = -np.inf, np.where(np.arange(shape[1]) % 5 == 4, 1, -np.inf)
+    return x
+
+
+@pytest.mark.parametrize("shape", [(37, 150), (1, 17), (8, 512)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_argmax_over_shards_is_exact(shape, dtype):
+    x = _scores(shape, dtype)
+    bounds = [0, shape[1] // 3, shape[1] // 3 + 5, shape[1]]
+    for start, stop in itertools.pairwise(bounds):
+        x[-1, start:stop] = 9  # a tie between shards
+    found = []
+    for start, stop in itertools.pairwise(bounds):
+        base = np.array([start], np.int32)
+        value, index = px.run(K.argmax_shard, x[:, start:stop], base, m=16, n=32)
+        np.testing.assert_array_equal(np.asarray(index)[:, 0], start + _flushed(x[:, start:stop]).argmax(1))
+        found.append((np.asarray(value)[:, 0], np.asarray(index)[:, 0]))
+    value, index = px.run(K.argmax_merge, *(np.stack(part) for part in zip(*found, strict=True)), n=16)
+    np.testing.assert_array_equal(np.asarray(index), _flushed(x).argmax(1))
+    np.testing.assert_allclose(np.asarray(value), x.max(1).astype(np.float32), rtol=0, atol=2.0**-126)
+
+
+@pytest.mark.parametrize(("shape", "k", "groups"), [((37, 150), 8, 4), ((9, 70), 6, 13), ((1, 17), 17, 1)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_top_k_is_exact(shape, k, groups, dtype):
+    x = _scores(shape, dtype)
+    expected = _top(_flushed(x), k)
+    inner = K.top_k_groups(k, groups)
+    values, indices = px.run(inner, x, m=16, n=32)
+    assert values.shape == indices.shape == (shape[0], groups * k)
+    if groups > 1:
+        values, indices = px.run(K.top_k_merge(k), values, indices, m=8, n=16)
+    np.testing.assert_array_equal(np.asarray(indices), expected)
+    np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(x, expected, 1).astype(np.float32))
+    _, references = px.reference(K.top_k_groups(k), x, m=16, n=32)
+    np.testing.assert_array_equal(references, _top(_wide(x)[0], k))  # subnormal singles are not so in float64
 
 
 def test_shapes_that_do_not_fit_are_explained():
