@@ -295,13 +295,109 @@ COLUMN = 32
 """Bytes of one element of a column of float32 in Vec: each row is padded to 32 bytes."""
 
 
-def test_occupancy_of_norms_equals_a_hand_count():
-    x, vector = px.spec((512, 1024), "bf16"), px.spec((1024,), "fp32")
-    used = _occupancy(K.rms_norm, x, vector, m=8, steps=4, stages=3)
-    # x and out cross pipes: three slots; weight crosses and is loaded once a block. While the squares are made
-    # their tile and the wide one are alive.
-    assert used["Vec"] == 3 * 2 * (8 * 1024 * 2) + 1024 * 4 + 2 * (8 * 1024 * 4)
+X, WEIGHT, NUMBERS = px.spec((512, 1024), "bf16"), px.spec((1024,), "fp32"), px.spec((512,), "int32")
+INTEGERS, SCALES = px.spec((512, 1024), "int8"), px.spec((512, 1), "fp32")
+HEADS, ANGLES = px.spec((300, 40, 128), "bf16"), px.spec((300, 64), "fp32")
+ROW, TILE, HEAD = 8 * 1024, 16 * 256, 16 * 128
+"""Elements of the tiles: eight whole rows, 16 by 256, and 16 heads."""
+
+ONE_PASS = [
+    # what crosses pipes has a slot for each stage; of what the vector core makes and uses, what is alive at once:
+    # the wide tile and its squares
+    (K.rms_norm, (X, WEIGHT), {"m": 8, "stages": 3}, 3 * 2 * ROW * 2 + 1024 * 4 + 2 * ROW * 4),
+    # the centred tile and its squares
+    (K.layer_norm, (X, WEIGHT, WEIGHT), {"m": 8}, 2 * 2 * ROW * 2 + 2 * 1024 * 4 + 2 * ROW * 4),
+    # the wide tile and the maxima, later the exponentials and the sums
+    (K.softmax, (X,), {"m": 8}, 2 * 2 * ROW * 2 + ROW * 4 + 8 * COLUMN),
+    # gate, up, and what becomes of exp(-gate)
+    (K.swiglu, (X, X), {"m": 16, "n": 256}, 2 * 3 * TILE * 2 + 3 * TILE * 4),
+    # the sum is stored as it is
+    (K.residual_add, (px.spec((512, 1024), "fp32"), X), {"m": 16, "n": 256}, 2 * TILE * (4 + 2 + 4) + TILE * 4),
+    # the head and two products; the halves are views, or copies of which the head is not needed any more
+    (K.rope, (HEADS, ANGLES, ANGLES), {"m": 16}, 2 * 2 * HEAD * 2 + 2 * 2 * 64 * 4 + 2 * HEAD * 4),
+    (K.rope_interleaved, (HEADS, ANGLES, ANGLES), {"m": 16}, 2 * 2 * HEAD * 2 + 2 * 2 * 64 * 4 + 2 * HEAD * 4),
+    # the wide tile and its magnitudes
+    (K.quantize_per_token, (X,), {"m": 8}, 2 * (ROW * 2 + ROW + 8 * COLUMN) + 2 * ROW * 4),
+    (K.quantize_per_channel, (X, WEIGHT), {"m": 16, "n": 256}, 2 * TILE * (2 + 1) + 256 * 4 + TILE * 4),
+    (K.dequantize_per_token, (INTEGERS, SCALES), {"m": 16, "n": 256}, 2 * (TILE * (1 + 4) + 16 * COLUMN) + TILE * 4),
+    (K.dequantize_per_channel, (INTEGERS, WEIGHT), {"m": 16, "n": 256}, 2 * TILE * (1 + 4) + 256 * 4 + TILE * 4),
+    # row numbers that only loads use have one slot
+    (K.gather_rows, (px.spec((5000, 1024), "bf16"), NUMBERS), {"m": 16, "n": 256}, 2 * TILE * 2 + 16 * 4),
+    (K.cache_write, (X, NUMBERS, px.spec((5000, 1024), "bf16")), {"m": 16, "n": 256}, 2 * (TILE * 2 + 16 * 4)),
+    # logits and the running maximum cross; base and index once a block; the wide tile, its maxima, what the loop got
+    (
+        K.argmax_shard,
+        (X, px.spec((1,), "int32")),
+        {"m": 16, "n": 256},
+        2 * (TILE * 2 + 16 * COLUMN) + 32 + 16 * COLUMN + TILE * 4 + 3 * 16 * COLUMN,
+    ),
+    (
+        K.argmax_merge,
+        (px.spec((16, 512), "fp32"), px.spec((16, 512), "int32")),
+        {"n": 64},
+        2 * 4 * 64 * 4 + 2 * 64 * 4,
+    ),
+    # both concatenations, the columns that were chosen, and what the loop was given
+    (K.top_k_groups(8, 4), (X,), {"m": 16, "n": 256}, 2 * (TILE * 2 + 2 * 16 * 32) + 2 * 16 * 264 * 4 + 3 * 16 * 32),
+    (
+        K.top_k_merge(8),
+        (px.spec((512, 32), "fp32"), px.spec((512, 32), "int32")),
+        {"m": 16, "n": 16},
+        2 * 2 * (16 * 16 * 4 + 16 * 32) + 2 * 16 * 24 * 4 + 3 * 16 * 32,
+    ),
+]
+
+TWO_PASSES = [
+    # the pass that writes: its tiles, the wide one, and the columns that it is given
+    (K.rms_norm_tiled, (X, WEIGHT), 1, 2 * 2 * TILE * 2 + 2 * 256 * 4 + TILE * 4 + 16 * COLUMN),
+    (K.layer_norm_tiled, (X, WEIGHT, WEIGHT), 1, 2 * 2 * TILE * 2 + 2 * 2 * 256 * 4 + TILE * 4 + 2 * 16 * COLUMN),
+    (K.softmax_two_pass, (X,), 2, 2 * 2 * TILE * 2 + TILE * 4 + 2 * 16 * COLUMN),
+    (K.softmax_online, (X,), 1, 2 * 2 * TILE * 2 + TILE * 4 + 2 * 16 * COLUMN),
+    (K.quantize_per_token_tiled, (X,), 1, 2 * TILE * (2 + 1) + TILE * 4 + 16 * COLUMN),
+]
+
+
+@pytest.mark.parametrize(("kernel", "inputs", "parameters", "expected"), ONE_PASS, ids=lambda v: getattr(v, "name", ""))
+def test_occupancy_equals_a_hand_count(kernel, inputs, parameters, expected):
+    used = _occupancy(kernel, *inputs, **parameters)
+    assert used["Vec"] == expected
     assert used["Mat"] == used["Acc"] == 0
+
+
+@pytest.mark.parametrize(("kernel", "inputs", "before", "expected"), TWO_PASSES, ids=lambda v: getattr(v, "name", ""))
+def test_occupancy_of_passes_is_bracketed_by_hand_counts(kernel, inputs, before, expected):
+    """No less than the pass that writes needs; no more than with the loads of the passes before it on top."""
+    used = _occupancy(kernel, *inputs, m=16, n=256)["Vec"]
+    assert expected <= used <= expected + before * 2 * TILE * 2 + 2 * 16 * COLUMN
+
+
+def test_occupancy_of_a_mixed_kernel_equals_a_hand_count():
+    inputs = INTEGERS, px.spec((1024, 1024), "int8"), SCALES, WEIGHT
+    used = _occupancy(K.w8a8_matmul, *inputs, m=64, n=128, k=256)
+    assert used["Mat"] == 2 * (64 * 256 + 256 * 128)
+    assert used["Acc"] == 64 * 128 * 4
+    # each of two vector cores holds half: two slots of the accumulator on its way, one float32 tile in place of
+    # another, the output, and the scales
+    assert used["Vec"] == (2 * 64 * 128 * 4 + 64 * 128 * 4 + 64 * 128 * 2 + 64 * COLUMN + 128 * 4) / 2
+
+
+# -------------------------------------------------------------------------------------------------------- traffic
+def test_a_second_pass_finds_its_tiles_in_l2():
+    def cost(rows, columns, chip=CHIP):
+        specs = K.softmax_two_pass.specs(px.spec((rows, columns), "bf16"))
+        shapes = {name: spec.shape for name, spec in specs.items()}
+        configuration = K.softmax_two_pass.configuration({"m": 16, "n": 1024})
+        return predict(K.softmax_two_pass, specs, shapes, configuration, chip, Options(warm=4))
+
+    rows, columns = 4096, 8192
+    once = rows * columns * 2
+    small = cost(rows, columns)
+    assert small.moved["read"] == pytest.approx(3 * once)
+    assert small.moved["hbm"] == pytest.approx(once)
+    # tiles of all cores together that L2 does not hold come from HBM on every pass
+    lost = cost(rows, columns, CHIP.replace(l2=1 << 20))
+    assert lost.moved["hbm"] == pytest.approx(3 * once)
+    assert lost.time_us > small.time_us
 
 
 # ---------------------------------------------------------------------------------- what the kernels rest on

@@ -3,14 +3,15 @@
 Blocks are walked in an order (rows of the grid, or strips of it), ``active`` of them at a time. A load is a miss
 the first time that its bytes are touched. It is touched again by concurrent blocks (always a hit: they run in
 step), and again on every pass of a level of the walk that its address does not depend on: a hit if what is touched
-in between fits the usable L2, a miss if not, with a linear ramp between. This is the reuse analysis of loop nests
+in between fits the usable L2, a miss if not, with a linear ramp between. A further pass of a block over tiles that
+it has read hits as far as the tiles of all concurrent blocks fit. This is the reuse analysis of loop nests
 (as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
 """
 
 from dataclasses import dataclass
 
 from .._dtypes import dtype_of
-from .._scalar import Scalar, clip, maximum, minimum
+from .._scalar import Scalar, clip, is_number, maximum, minimum
 from ..hardware import Sizes
 from ..lang._record import Access, Instruction, Loop, Recorder
 from ..lang._types import Index
@@ -107,8 +108,16 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
         for loop in access.loops:
             if loop.axis not in axes[key]:
                 unique[key] = unique[key] / maximum(loop.count, 1)
+    repeated = _repeated(accesses)
+    for key in repeated:
+        unique[key] = 0.0  # the lines of the earlier load
     compulsory = _compulsory(recorder, unique, axes)
     misses = _misses(recorder, sizes, active, unique, axes, compulsory)
+    together: Scalar = 0.0
+    for size in unique.values():
+        together = together + size * active
+    for key in repeated:
+        misses[key] = moved[key] * blocks * (1.0 - _kept(sizes, together))
     result = {}
     for access in accesses:
         key = access.instruction.key
@@ -121,6 +130,36 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
         mean = useful[key] / maximum(per_block[key][1], 1.0)
         result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean)
     return result
+
+
+def _place(access: Access) -> tuple:
+    """Which tensor a load reads, and along which axes its address moves from a fixed start."""
+    terms = []
+    for offset in access.offsets:
+        variables = offset.variables if isinstance(offset, Index) else frozenset()
+        start = offset.constant if isinstance(offset, Index) else offset
+        grid = frozenset(v for v in variables if v.kind == "grid")
+        # traced starts have no value yet: only the very same one is equal
+        terms.append((grid, len(variables) - len(grid), start if is_number(start) else id(start)))
+    return access.tensor.name, tuple(terms)
+
+
+def _repeated(accesses: list[Access]) -> set[int]:
+    """Keys of the loads that read what an earlier one of the same block has read: further passes over its tiles."""
+    seen, repeated = set(), set()
+    for access in accesses:
+        if access.mode != "read" or access.instruction.by_row:
+            continue
+        place = _place(access)
+        if place in seen:
+            repeated.add(access.instruction.key)
+        seen.add(place)
+    return repeated
+
+
+def _kept(sizes: Sizes, footprint: Scalar) -> Scalar:
+    """The share of what was touched that L2 still holds when so many bytes were touched since."""
+    return clip((1.0 + sizes.l2_ramp - footprint / (sizes.l2 * sizes.l2_usable)) / sizes.l2_ramp, 0.0, 1.0)
 
 
 def _compulsory(recorder: Recorder, unique: dict, axes: dict) -> dict:
@@ -137,7 +176,6 @@ def _compulsory(recorder: Recorder, unique: dict, axes: dict) -> dict:
 def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes: dict, compulsory: dict) -> dict:
     """Bytes from HBM over the whole walk, by instruction key."""
     levels = recorder.levels
-    usable = sizes.l2 * sizes.l2_usable
     concurrent, rest = [], active
     for level in reversed(levels):
         here = minimum(level.extent, rest)
@@ -150,8 +188,7 @@ def _misses(recorder: Recorder, sizes: Sizes, active: Scalar, unique: dict, axes
         footprint: Scalar = 0.0
         for key, size in inside.items():
             footprint = footprint + (size * together if level.axis in axes[key] else size)
-        kept = clip((1.0 + sizes.l2_ramp - footprint / usable) / sizes.l2_ramp, 0.0, 1.0)
-        again = maximum(level.extent / together - 1.0, 0.0) * (1.0 - kept)
+        again = maximum(level.extent / together - 1.0, 0.0) * (1.0 - _kept(sizes, footprint))
         for key in inside:
             if level.axis in axes[key]:
                 inside[key] = inside[key] * level.extent
