@@ -352,14 +352,18 @@ SEVERAL_PASSES = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "inputs", "parameters", "expected"), ONE_PASS, ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "parameters", "expected"), ONE_PASS, ids=[case[0].name for case in ONE_PASS]
+)
 def test_occupancy_equals_a_hand_count(kernel, inputs, parameters, expected):
     used = _occupancy(kernel, *inputs, **parameters)
     assert used["Vec"] == expected
     assert used["Mat"] == used["Acc"] == 0
 
 
-@pytest.mark.parametrize(("kernel", "inputs", "before", "expected"), SEVERAL_PASSES, ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "before", "expected"), SEVERAL_PASSES, ids=[case[0].name for case in SEVERAL_PASSES]
+)
 def test_occupancy_of_passes_is_bracketed_by_hand_counts(kernel, inputs, before, expected):
     """What the last pass needs, at most with the loads of the passes before it on top; up to two columns apart."""
     used = _occupancy(kernel, *inputs, m=16, n=256)["Vec"]
