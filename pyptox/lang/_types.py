@@ -9,7 +9,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar
+from .._scalar import Scalar, is_zero
 
 
 class Space(enum.Enum):
@@ -128,7 +128,9 @@ class Index:
     def __mul__(self, factor: Scalar) -> "Index":
         if isinstance(factor, Index):
             raise KernelError("an index times an index is not affine; split the axis in the grid instead")
-        return Index(tuple((variable, value * factor) for variable, value in self.terms), self.constant * factor)
+        # zero stays a plain zero when the factor is traced: what starts at the origin can be told
+        constant = 0 if is_zero(self.constant) else self.constant * factor
+        return Index(tuple((variable, value * factor) for variable, value in self.terms), constant)
 
     def __sub__(self, other: "Index | Scalar") -> "Index":
         return self + (other * -1 if isinstance(other, Index) else -other)
