@@ -134,7 +134,7 @@ INPUTS = {
     "matmul_staged": (LEFT, TURNED),
     "matmul_bias_activation": (LEFT, RIGHT, BIAS),
 }
-KERNELS = {name: value for name, value in vars(px.kernels).items() if isinstance(value, px.lang.Kernel)}
+KERNELS = {name: vars(px.kernels)[name] for name in INPUTS}
 QUICK = ("matmul",)
 
 
