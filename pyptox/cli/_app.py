@@ -16,9 +16,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, matmul_nt, matmul_split_k.")]
+KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
 M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
-K = Annotated[int, typer.Option("--k", help="Length of the reduction.")]
+K = Annotated[int, typer.Option("--k", help="Length of the reduction, or head size of attention.")]
 N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="bf16, fp16, fp32 or int8.")]
 Chip = Annotated[str, typer.Option("--hardware", help="a2a3, 910B1 to 910B4, or a5.")]
@@ -39,8 +39,8 @@ def _show(result: Any, as_json: bool) -> None:
 def tune(
     kernel: KernelName,
     m: M,
-    k: K,
     n: N,
+    k: K = 0,
     dtype: Dtype = "bf16",
     method: Annotated[str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")] = "auto",
     seed: Seed = 0,
@@ -85,8 +85,8 @@ def tune(
 def explain(
     kernel: KernelName,
     m: M,
-    k: K,
     n: N,
+    k: K = 0,
     dtype: Dtype = "bf16",
     tile: Tile = "",
     stages: Stages = None,
@@ -111,8 +111,8 @@ def explain(
 def check(
     kernel: KernelName,
     m: M,
-    k: K,
     n: N,
+    k: K = 0,
     dtype: Dtype = "bf16",
     tile: Tile = "",
     stages: Stages = None,
@@ -162,8 +162,8 @@ def _reads_as(name: str, value: float) -> str:
 def trace(
     kernel: KernelName,
     m: M,
-    k: K,
     n: N,
+    k: K = 0,
     dtype: Dtype = "bf16",
     tile: Tile = "",
     stages: Stages = None,
@@ -295,8 +295,8 @@ def phases(
 def pmu(
     kernel: KernelName,
     m: M,
-    k: K,
     n: N,
+    k: K = 0,
     dtype: Dtype = "bf16",
     tile: Tile = "",
     stages: Stages = None,

@@ -16,6 +16,12 @@ _AXES = {
     "matmul_nt": {"a": "mk", "b": "nk"},
     "matmul_staged": {"a": "mk", "b": "nk"},
     "flash_attention": {"q": "gmk", "k": "gnk", "v": "gnk"},
+    **{key: {"x": "mn", "weight": "n"} for key in ("rms_norm", "rms_norm_tiled")},
+    **{key: {"x": "mn", "weight": "n", "bias": "n"} for key in ("layer_norm", "layer_norm_tiled")},
+    **{key: {"x": "mn"} for key in ("softmax", "softmax_two_pass", "softmax_online")},
+    **{key: {"x": "mn"} for key in ("quantize_per_token", "quantize_per_token_tiled")},
+    "swiglu": {"gate": "mn", "up": "mn"},
+    "residual_add": {"residual": "mn", "x": "mn"},
     "matmul_bias_activation": {"a": "mk", "b": "kn", "bias": "n"},
 }
 """Axes of each input by kernel. Inputs that are vectors are float32, the others have the dtype asked for."""
@@ -31,10 +37,14 @@ def kernel_named(name: str) -> Kernel:
 
 def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8) -> dict[str, Spec]:
     """The spec of every tensor of ``kernel`` for a product of ``m x k`` by ``k x n``."""
-    for name, size in (("--m", m), ("--k", k), ("--n", n), ("--groups", groups)):
-        if size < 1:
-            raise ValueError(f"`{name}` must be at least 1; got {size}")
     sizes = {"m": m, "k": k, "n": n, "g": groups}
+    axes = {"x": "mk", "w": "gkn"} if kernel.name == "grouped_matmul" else _AXES.get(kernel.name)
+    if axes is None:
+        raise KernelError(f"`{kernel.name}` has no shapes on the command line; use pyptox from Python")
+    for axis in sorted(set("".join(axes.values()))):
+        option = "--groups" if axis == "g" else f"--{axis}"
+        if sizes[axis] < 1:
+            raise ValueError(f"`{option}` of {kernel.name} must be at least 1; got {sizes[axis]}. Give its size")
     if kernel.name == "grouped_matmul":
         each = [m // groups + (g < m % groups) for g in range(groups)]
         shapes = [(m, k), (groups, k, n)]
@@ -43,9 +53,6 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
             is_control = name not in ("a", "b", "x", "w", "weight", "weights")
             inputs.append(control(each) if is_control else Spec(shapes.pop(0), dtype))
         return kernel.specs(*inputs)
-    if kernel.name not in _AXES:
-        raise KernelError(f"`{kernel.name}` has no shapes on the command line; use pyptox from Python")
-    axes = _AXES[kernel.name]
     return kernel.specs(
         **{name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32") for name in axes}
     )
