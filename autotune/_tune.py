@@ -88,7 +88,7 @@ def _relaxed_objective(
 def tune(
     kernel: Kernel,
     *args: Spec,
-    hardware: Hardware | None = None,
+    hardware: Hardware | str | None = None,
     space: Space | None = None,
     method: str | AbstractSearch = "auto",
     seed: int = 0,
@@ -104,7 +104,7 @@ def tune(
     Args:
         kernel: a kernel, such as ``px.kernels.matmul``.
         args, inputs: a spec for each input, by position or by name.
-        hardware: the chip; :func:`pyptox.hardware.a2a3` by default.
+        hardware: the chip or a preset's name; :func:`pyptox.hardware.a2a3` by default.
         space: the candidates; :func:`autotune.default_space` by default.
         method: ``exhaustive``, ``gradient``, ``funnel``, ``local``, ``random``, ``auto`` (exhaustive where the space
             allows it, else gradient), or a search of your own.
@@ -128,7 +128,7 @@ def tune(
     began = time.perf_counter()
     if isinstance(method, str) and method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}")
-    hardware = hardware or px.hardware.a2a3()
+    hardware = px.hardware.preset(hardware) if isinstance(hardware, str) else hardware or px.hardware.a2a3()
     specs = kernel.specs(*args, **inputs)
     space = space or default_space(kernel, specs, hardware)
     _check_arguments(kernel, space, seed, evaluations)
@@ -189,6 +189,9 @@ def tune(
         screened = space.census().rejected if space.constraints and space.size <= EXHAUSTIVE_LIMIT else {}
         raise EmptySpaceError(space.size, screened | scorer.rejected)
     exact = [_exact(kernel, specs, config, hardware, options, 0) for config in finalists]
+    by_default = _exact(kernel, specs, fixed, hardware, options, 0)
+    if by_default[0].legal and fixed not in finalists:
+        exact.append(by_default)  # a search that saw little must not lose to what was there before it
     order = sorted(range(len(exact)), key=lambda n: (exact[n][0].time_us, sum(exact[n][0].occupancy.values())))
     best_time = exact[order[0]][0].time_us
     # the simplest among equals: the least on-chip memory within a thousandth of the best

@@ -31,6 +31,7 @@ def test_accuracy_of_the_shipped_preset(shared):
     assert data["files"]["l2_hit_pipe_profile"]["median_error"] < 0.10
     full = [r for r in data["rows"] if r["id"].startswith("fa_910b2_pto")]
     assert sum(abs(r["relative_error"]) for r in full) / len(full) < 0.10
+    assert data["files"]["vector_op_cycles"]["covered"] == 210
     assert data["files"]["vector_op_cycles"]["mean_error"] < 0.05
     groups = {r["group"] for r in data["rows"] if r["file"] == "tile_sweeps"}
     signs = [v["sign"] for name, v in data["groups"].items() if name in groups]

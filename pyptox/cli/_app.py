@@ -58,12 +58,13 @@ def tune(
 
     from ..hardware import preset
     from ._arguments import kernel_named, specs_of
-    from ._progress import progress_bar
+    from ._progress import progress_bar, stopped_between_batches
 
     chosen = kernel_named(kernel)
     specs = specs_of(chosen, m, k, n, dtype, groups)
     inputs = [specs[name] for name in chosen.inputs]
-    with progress_bar(shown=not as_json and sys.stderr.isatty()) as progress:
+    shown = not as_json and sys.stderr.isatty()
+    with progress_bar(shown=shown) as bar, stopped_between_batches(bar) as progress:
         result = autotune.tune(
             chosen,
             *inputs,
@@ -238,7 +239,9 @@ def hardware(
 @app.command()
 def validate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of measured rows.")],
-    save: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list.")
+    ] = None,
     hardware: Chip = "a2a3",
 ) -> None:
     """Compare predictions with measured rows."""
@@ -251,7 +254,7 @@ def validate(
     validation = importlib.import_module("pyptox.validation")
     report = validation.validate(directory, hardware=preset(hardware))
     if save is not None:
-        save.write_text(json.dumps(report.to_dict()) + "\n")
+        report.save(save)
     print(report)
 
 

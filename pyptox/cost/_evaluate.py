@@ -18,7 +18,7 @@ from .._errors import KernelError
 from .._scalar import Scalar, cdiv, is_number, maximum, minimum, where
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
-from ..lang._record import Instruction, Loop, Recorder, tensors_with_shapes
+from ..lang._record import Instruction, Loop, Recorder, over_iterations, tensors_with_shapes
 from ..lang._types import Spec
 from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ._machine import busy, closed_form
@@ -160,18 +160,20 @@ def record(
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
     traffic = transfers(recorder, hardware.sizes, active)
-    # fewer cores run in the last wave: the sum over waves of what they share is that of the mean
-    sharing = recorder.blocks / cdiv(recorder.blocks, cores)
+    # fewer cores run in the last wave
+    rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
     split = recorder.vector_split = 2 if kind == "MIX" else 1
     slices = recorder.vector_slices
-    contexts: dict[int, RuleContext] = {}
+    contexts: dict[tuple[int, bool], RuleContext] = {}
     producers: dict[int, str] = {}
-    for node in instructions([recorder.walk]):
+    whole = [(node, False) for node in instructions(recorder.walk.first)]
+    for node, last in [*whole, *((node, True) for node in instructions(recorder.walk.last))]:
         miss, first = (traffic[node.key].miss, traffic[node.key].first) if node.key in traffic else (0.0, 0.0)
+        together = rest if last and not recorder.data else active
         context = contexts.setdefault(
-            node.key,
-            RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, sharing, split, miss, first, slices),
+            (node.key, last),
+            RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, together, split, miss, first, slices),
         )
         rule: Rule = rules.get(node.operation.name) or node.operation.cost
         node.costs = list(rule(context, node))
@@ -250,7 +252,7 @@ def _ideal_cube(nodes: list, hardware: Hardware) -> Scalar:
     for node in nodes:
         if isinstance(node, Loop):
             first, last = _ideal_cube(node.first, hardware), _ideal_cube(node.last, hardware)
-            total = total + (node.count - 1) * first + last
+            total = total + over_iterations(node, first, last)
         elif node.operation.name == "matmul":
             lhs, rhs = node.tiles[:2]
             width = dtype_of(lhs.dtype).bytes

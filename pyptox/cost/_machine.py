@@ -12,12 +12,13 @@ busy))``) are those of a trial whose closed form agreed with the full simulation
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._scalar import Scalar, is_number, is_zero, later, maximum, minimum, where
-from ..lang._record import Instruction, Loop
+from ..lang._record import Instruction, Loop, over_iterations
 from ..lang._types import Buffer
 
 Key = tuple[str, Any]  # ("pipe", name), ("ready", buffer number) or ("released", buffer number)
@@ -150,7 +151,7 @@ def busy(nodes: list, stalls: bool = False) -> dict[str, Scalar]:
         if isinstance(node, Loop):
             first, last = busy(node.first, stalls), busy(node.last, stalls)
             for pipe in first:
-                amount = (node.count - 1) * first[pipe] + last[pipe]
+                amount = over_iterations(node, first[pipe], last[pipe])
                 total[pipe] = total.get(pipe, 0.0) + amount
         else:
             for position, (pipe, cycles) in enumerate(node.costs):
@@ -362,14 +363,12 @@ def simulate(walk: Loop, limit: int | None = None) -> Iterator[Event]:
                     for tile in node.tiles:
                         buffer = tile.payload.number
                         released[buffer] = max(released.get(buffer, _START), end)
-                if limit is not None and number >= limit:
-                    return
                 yield Event(node, pipe, start, end[0], cause, after, path)
             if out is not None:
                 ready[out.number] = end
                 released[out.number] = end if node.fresh else max(released.get(out.number, _START), end)
 
-    yield from run([walk], ())
+    yield from itertools.islice(run([walk], ()), limit)
 
 
 def full_cycles(walk: Loop) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .._dtypes import dtype_of
 from .._scalar import Scalar, clip, is_number, maximum, minimum
 from ..hardware import Sizes
-from ..lang._record import Access, Instruction, Loop, Recorder
+from ..lang._record import Access, Instruction, Loop, Recorder, over_iterations
 from ..lang._types import Index
 from ..lang.rules import moved_bytes
 
@@ -68,7 +68,7 @@ def _block_bytes(nodes: list, sizes: Sizes) -> dict[int, tuple[Scalar, Scalar]]:
             first, last = _block_bytes(node.first, sizes), _block_bytes(node.last, sizes)
             for key, (moved, useful) in first.items():
                 m, u = last[key]
-                total[key] = ((node.count - 1) * moved + m, (node.count - 1) * useful + u)
+                total[key] = over_iterations(node, moved, m), over_iterations(node, useful, u)
         elif "tensor" in node.attributes:
             total[node.key] = _one(node, sizes)
     return total

@@ -150,6 +150,10 @@ class Hardware:
                     known = sorted(f.name for g in groups for f in fields(getattr(self, g)))
                     raise ValueError(f"`{name}` is not a number of a chip; known: {', '.join(known)}, clock_mhz")
                 top[name] = value
+        for name, value in numbers.items():
+            plain = isinstance(value, int | float)
+            if plain and not (0 <= value < float("inf") and (value > 0 or name not in ("aic", "aiv", "clock_mhz"))):
+                raise ValueError(f"`{name}` of a chip must be a finite number, not negative; got {value!r}")
         changed = {g: dataclasses.replace(getattr(self, g), **v) for g, v in groups.items() if v}
         return dataclasses.replace(self, **changed, **top)
 

@@ -234,7 +234,7 @@ def matmul(
             raise KernelError("`transpose` applies on the way into Left and Right; use it in pl.move")
         if acc is None:
             acc = zeros((lhs.shape[0], rhs.shape[1]), "int32" if lhs.dtype == "int8" else "fp32", space=Acc)
-        return _mad(lhs, rhs, acc)
+        return _spill(_mad(lhs, rhs, acc))
     if lhs.space is not Mat or rhs.space is not Mat:
         raise KernelError(f"`matmul` reads Mat, or Left and Right; got {lhs.space.value} and {rhs.space.value}")
     rows, depth = lhs.shape[::-1] if transpose_lhs else lhs.shape

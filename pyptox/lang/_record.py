@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, minimum, where
+from .._scalar import Scalar, cdiv, maximum, minimum, where
 from ..hardware import Hardware, Sizes
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, call_site, new_axes
@@ -64,6 +64,13 @@ class Loop:
     last: list = field(default_factory=list)
     may_be_empty: bool = False  # the trip count comes from data
     carried: tuple[tuple[Buffer, Buffer], ...] = ()  # what an iteration is handed, and what it hands on in its place
+
+
+def over_iterations(loop: Loop, first: Scalar, last: Scalar) -> Scalar:
+    """The sum over a loop of what an iteration amounts to, ``first`` for all but the last."""
+    if not loop.may_be_empty:
+        return (loop.count - 1) * first + last
+    return maximum(loop.count - 1, 0) * first + minimum(loop.count, 1) * last
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class RuleContext:
     Attributes:
         times, sizes: constants of the chip (:class:`pyptox.hardware.Times`, :class:`pyptox.hardware.Sizes`).
         clock_mhz: cycles a microsecond.
-        active: cores that run at the same time and share L2 and HBM, the mean over the waves.
+        active: cores that run at the same time and share L2 and HBM, in this wave.
         vector_split: vector cores that share the rows of one block's tiles (2 in a mixed kernel).
         miss: share of this instruction's GM bytes that come from HBM, 0 to 1.
         first: share of them that the kernel touches for the first time, 0 to 1.

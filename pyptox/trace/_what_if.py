@@ -36,7 +36,7 @@ def what_if(
     hardware: Hardware,
     options: Options = Options(warm=4),  # noqa: B008  (frozen)
 ) -> list[Change]:
-    """Each parameter a step up and down (tiles doubled, halved), or another choice, by full simulation; best first."""
+    """Each parameter a step up and down (tiles doubled, halved), or another count, by full simulation; best first."""
     values, chip = kernel.configuration(values), plain_hardware(hardware)
     shapes = {name: spec.shape for name, spec in specs.items()}
 
@@ -51,7 +51,9 @@ def what_if(
     for parameter in kernel.parameters:
         now = values[parameter.name]
         if parameter.kind == "choice":
-            others = [option for option in parameter.options if option != now]
+            # other choices than counts change what is computed
+            counts = [option for option in parameter.options if type(option) is int]
+            others = [option for option in counts if option != now]
         elif parameter.kind == "tile":
             others = [2 * now, now // 2] if now >= 32 else [2 * now]
         else:

@@ -7,8 +7,8 @@ from typing import Any
 from .. import lang as pl
 from ..hardware import Hardware
 from ..lang import _vector_ops as ops
-from ..lang._reading import Operation
-from ..lang._record import Instruction
+from ..lang._reading import Operation, reading_as
+from ..lang._record import Instruction, Recorder
 from ..lang._types import Tile
 from ..lang.rules import RuleContext
 from ._problem import NotCovered, Row, count, number, text
@@ -59,7 +59,8 @@ class InstructionProblem:
         else:
             operation, inputs, attributes = _OPERATIONS[self.name]
             tile = Tile(whole, whole, self.dtype, pl.Vec, None)
-        made = operation.infer(*(tile,) * inputs, **attributes)
+        with reading_as(Recorder(hardware.sizes, 1)):
+            made = operation.infer(*(tile,) * inputs, **attributes)
         assert made is not None
         out = Tile(made.shape, made.valid, made.dtype, made.space, None)
         node = Instruction(operation, (tile,) * inputs, out, attributes, ("", 0), 0, True, {})

@@ -164,4 +164,7 @@ def validate(directory: str | Path, hardware: Hardware) -> Report:
         raise ValueError(
             f"`directory` must be a folder of measured CSV files; got {str(directory)!r}. Try shared/measured"
         )
+    if not any(read(directory, file) for file in FILES):
+        known = ", ".join(f"{name}.csv" for name in FILES)
+        raise ValueError(f"`directory` must hold rows in one of {known}; found none in {str(directory)!r}")
     return Report([_answer(file, row, hardware) for file in FILES for row in read(directory, file)])
