@@ -97,8 +97,8 @@ def measure() -> dict[str, float]:
     if px.cost.trace_count("evaluate") != traces:
         raise RuntimeError("a new shape was traced again")
     names = ("m", "n", "k")
-    part = {name: column[:131_072] for name, column in points.items()}
-    gradients = 131_072 / _best(lambda: px.cost.value_and_grad(kernel, problem, part, chip, names), 3)
+    part = {name: column[: 1 << 18] for name, column in points.items()}
+    gradients = (1 << 18) / _best(lambda: px.cost.value_and_grad(kernel, problem, part, chip, names), 8)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         _run(_MILLION, folder)
