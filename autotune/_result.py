@@ -51,7 +51,8 @@ class Result:
         gap: predicted time over the bound, minus one.
         controls: the values of control inputs.
         sync: barriers between pipes, ``"manual"`` or ``"auto"``.
-        check: float64 comparison of the best configuration, or None when it was not asked for.
+        check: float64 comparison of the best configuration, or None when it was not asked for; its `passed`
+            is None where the inputs are too large to compare.
     """
 
     kernel: str
@@ -156,7 +157,8 @@ class Result:
             f"  occupancy {fill}",
         ]
         if self.check is not None:
-            verdict = "passed" if self.check.get("passed") else "FAILED"
+            passed = self.check.get("passed")
+            verdict = "NOT COMPARED" if passed is None else "passed" if passed else "FAILED"
             lines.append(f"  float64   {verdict}: {self.check.get('summary', '')}")
         lines.append(
             f"  search    {self.method}, {self.evaluations:,} of {self.space_size:,} candidates "

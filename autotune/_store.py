@@ -4,9 +4,10 @@ import dataclasses
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
+
+from pyptox._files import write_whole
 
 from ._trial import Trial
 
@@ -91,6 +92,7 @@ def _mend(file: Any) -> None:
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write `content` as JSON so that a reader finds the old file or the new one, never a part.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_json(pathlib.Path(folder) / "best.json", {"tile_m": 64})
     ...     (pathlib.Path(folder) / "best.json").read_text().split()
@@ -98,12 +100,4 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

@@ -12,6 +12,7 @@ import pyptox as px
 from pyptox.cost import Cost, Options, full_cycles, predict, record
 from pyptox.cost._batch import options_for, penalised
 from pyptox.cost._machine import count_instructions
+from pyptox.cost._occupancy import ON_CHIP
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
 
@@ -204,9 +205,13 @@ def tune(
     bound = float(exact[winner][1].bound_us)
     report = None
     if check:
+        from pyptox.precision import TooLargeError
         from pyptox.precision import check as compare
 
-        report = _check_dict(compare(kernel, specs, candidates[0].config, hardware, seed=seed))
+        try:
+            report = _check_dict(compare(kernel, specs, candidates[0].config, hardware, seed=seed))
+        except TooLargeError as error:  # the search is not lost with it
+            report = {"passed": None, "summary": str(error)}
     return Result(
         kernel=kernel.name,
         specs={n: str(specs[n]) for n in kernel.inputs},
@@ -227,7 +232,7 @@ def tune(
         gap=candidates[0].time_us / bound - 1.0,
         interrupted=interrupted,
         check=report,
-        limits={s: float(getattr(hardware.sizes, s.lower())) for s in ("Mat", "Left", "Right", "Acc", "Vec")},
+        limits={s.value: float(getattr(hardware.sizes, s.size_name)) for s in ON_CHIP},
         controls={n: values for n in kernel.inputs if (values := specs[n].values) is not None},
         sync=sync,
     )

@@ -2,9 +2,10 @@
 
 import pytest
 
+import autotune
 import pyptox as px
 from pyptox import lang as pl
-from pyptox.precision import check, shrink
+from pyptox.precision import TooLargeError, check, shrink
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
@@ -43,3 +44,13 @@ def test_a_kernel_that_truncates_fails():
 
     specs = truncating.specs(px.spec((32, 256), "bf16"), px.spec((256, 64), "bf16"))
     assert not check(truncating, specs, {}).passed
+
+
+def test_what_is_too_large_to_compare_is_said_before_it_is_drawn() -> None:
+    specs = px.kernels.matmul.specs(px.spec((16, 100_000_000), "bf16"), px.spec((100_000_000, 16), "bf16"))
+    with pytest.raises(TooLargeError, match="at most 268,435,456 elements"):
+        check(px.kernels.matmul, specs, {"m": 16, "n": 16, "k": 256})
+    result = autotune.tune(px.kernels.matmul, *(specs[name] for name in "ab"), method="random", evaluations=20)
+    assert result.check is not None
+    assert result.check["passed"] is None
+    assert "NOT COMPARED" in str(result)

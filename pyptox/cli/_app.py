@@ -101,10 +101,9 @@ def explain(
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
-    from ._arguments import kernel_named, specs_of, values_of
+    from ._arguments import problem_of
 
-    chosen = kernel_named(kernel)
-    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     _show(explain_cost(chosen, specs, values, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
@@ -127,10 +126,10 @@ def check(
     from ..cost._verify import verify
     from ..hardware import preset
     from ..precision import check as compare
-    from ._arguments import kernel_named, specs_of, values_of
+    from ._arguments import problem_of
 
-    chosen, chip = kernel_named(kernel), preset(hardware)
-    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
+    chip = preset(hardware)
     verification = verify(chosen, specs, values, chip)
     report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
     passed = report is not None and report.passed
@@ -152,9 +151,9 @@ def _reads_as(name: str, value: float) -> str:
         return f"{1 / value:,.1f} B/cycle" if value else "0"
     units = {"launch_us": "µs", "clock_mhz": "MHz", "aic": "cores", "aiv": "cores"}
     units |= dict.fromkeys(("mat", "left", "right", "acc", "vec", "l2"), "KiB")
-    units |= dict.fromkeys(("line", "fractal_bytes", "min_row", "repeat"), "bytes")
+    units |= dict.fromkeys(("line", "fractal_bytes", "page", "min_row", "repeat"), "bytes")
     units |= {"fractal_rows": "elements", "fp32_passes": "passes", "cross_slots": "slots"}
-    units |= {"l2_usable": "of L2", "l2_ramp": "of usable L2"}
+    units |= {"l2_usable": "of L2", "l2_ramp": "of usable L2", "load_stride": "cycles a byte"}
     unit = units.get(name, "cycles")
     return f"{value / 1024 if unit == 'KiB' else value:,g} {unit}"
 
@@ -181,10 +180,10 @@ def trace(
     from .. import trace as tracing
     from ..cost import Options
     from ..hardware import preset
-    from ._arguments import kernel_named, specs_of, values_of
+    from ._arguments import problem_of
 
-    chosen, chip, options = kernel_named(kernel), preset(hardware), Options(warm=4, sync=sync)
-    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
+    chip, options = preset(hardware), Options(warm=4, sync=sync)
     measured = tracing.read_lanes(compare) if compare is not None else {}
     result = tracing.trace(chosen, specs, values, chip, options)
     changes = tracing.what_if(chosen, specs, values, chip, options) if what_if and result.complete else []
@@ -245,13 +244,9 @@ def validate(
     hardware: Chip = "a2a3",
 ) -> None:
     """Compare predictions with measured rows."""
-    import importlib
-
+    from .. import validation
     from ..hardware import preset
 
-    if not directory.is_dir():
-        raise ValueError(f"`DIR` must be a folder of measured rows; got {directory}")
-    validation = importlib.import_module("pyptox.validation")
     report = validation.validate(directory, hardware=preset(hardware))
     if save is not None:
         report.save(save)
@@ -317,10 +312,9 @@ def pmu(
     from ..cost import Options
     from ..hardware import preset
     from ..pmu import survey
-    from ._arguments import kernel_named, specs_of, values_of
+    from ._arguments import problem_of
 
-    chosen = kernel_named(kernel)
-    specs, values = specs_of(chosen, m, k, n, dtype, groups), values_of(chosen, tile, stages, settings or [])
+    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     options = Options(warm=4, sync=sync)
     result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:

@@ -47,12 +47,7 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
             raise ValueError(f"`{option}` of {kernel.name} must be at least 1; got {sizes[axis]}. Give its size")
     if kernel.name == "grouped_matmul":
         each = [m // groups + (g < m % groups) for g in range(groups)]
-        shapes = [(m, k), (groups, k, n)]
-        inputs: list[Spec] = []
-        for name in kernel.inputs:
-            is_control = name not in ("a", "b", "x", "w", "weight", "weights")
-            inputs.append(control(each) if is_control else Spec(shapes.pop(0), dtype))
-        return kernel.specs(*inputs)
+        return kernel.specs(Spec((m, k), dtype), Spec((groups, k, n), dtype), control(each))
     return kernel.specs(
         **{name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32") for name in axes}
     )
@@ -79,3 +74,19 @@ def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[
             except ValueError:
                 raise ValueError(f"`{name}` must be an integer; got {value!r}") from None
     return kernel.configuration(given)
+
+
+def problem_of(
+    name: str,
+    m: int,
+    k: int,
+    n: int,
+    dtype: str,
+    groups: int,
+    tile: str,
+    stages: int | None,
+    settings: Sequence[str] | None,
+) -> tuple[Kernel, dict[str, Spec], dict[str, Any]]:
+    """The kernel, specs and configuration that a command is asked about."""
+    kernel = kernel_named(name)
+    return kernel, specs_of(kernel, m, k, n, dtype, groups), values_of(kernel, tile, stages, settings or [])

@@ -22,6 +22,7 @@ from ..lang._types import Spec
 from ._chunks import Chunked, compile_chunked
 from ._evaluate import Cost, Options, predict
 from ._fusion import bounded
+from ._occupancy import HARD
 
 CHUNK = 16384
 """Candidates in one call of the compiled function."""
@@ -83,9 +84,9 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
         with relaxed(options.relaxed):
             cost = predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
         over = jnp.float32(0.0)
-        for space in ("Mat", "Left", "Right", "Vec"):
-            limit = getattr(hardware.sizes, space.lower())
-            over = over + jnp.where(cost.occupancy[space] > limit, cost.occupancy[space] / limit - 1.0, 0.0)
+        for space in HARD:
+            used, limit = cost.occupancy[space.value], getattr(hardware.sizes, space.size_name)
+            over = over + jnp.where(used > limit, used / limit - 1.0, 0.0)
         return cost.time_us, over
 
     def many(point, *others):

@@ -1,13 +1,14 @@
 """Matrices of timestamps in files: ``.npy`` and ``.csv``, one round or several."""
 
 import csv
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._files import write_whole
 from ._layout import UNUSED, WORDS, Layout, stamps_of
 
 ROUND = "round"
@@ -77,16 +78,14 @@ def write_rounds(path: str | Path, rounds: Sequence[Any], layout: Layout = Layou
             f"`path` must end in .npy or .csv and `rounds` be at least one matrix, all of one shape; got {path} and "
             f"shapes {sorted({m.shape for m in matrices})}"
         )
-    draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        if path.suffix == ".npy":
-            np.save(draft, np.stack(matrices), allow_pickle=False)
-        else:
-            with draft.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.writer(stream, lineterminator="\n")
-                writer.writerow([ROUND, *layout.words])
-                for number, matrix in enumerate(matrices):
-                    writer.writerows([number, *row] for row in matrix.tolist())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    if path.suffix == ".npy":
+        data = io.BytesIO()
+        np.save(data, np.stack(matrices), allow_pickle=False)
+        write_whole(path, data.getvalue())
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([ROUND, *layout.words])
+    for number, matrix in enumerate(matrices):
+        writer.writerows([number, *row] for row in matrix.tolist())
+    write_whole(path, text.getvalue())

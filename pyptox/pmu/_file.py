@@ -1,11 +1,13 @@
 """``pmu.csv``: one line for each execution on a core; counters of one event group."""
 
 import csv
-import os
+import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from .._files import write_whole
 
 CORES = ("AIC", "AIV")
 """Names of the values of the column ``core_type``."""
@@ -126,20 +128,15 @@ def _whole(line: int, cells: dict[str, str], name: str, required: bool = False) 
 
 def write(path: str | Path, capture: Capture) -> None:
     """Write a ``pmu.csv``, all or nothing; what is None stays empty."""
-    path = Path(path)
     for row in capture.rows:
         beyond = [name for name, value in row.counters.items() if value is not None and not 0 <= value < 2**32]
         if beyond:
             raise ValueError(f"`{beyond[0]}` must fit a counter of 32 bits; got {row.counters[beyond[0]]:,}")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow([*_BEFORE, *capture.counters, _LAST])
-            for row in capture.rows:
-                first = [row.thread_id, row.core_id, f"0x{row.task_id:016x}", row.func_id, CORES.index(row.core)]
-                counters = [row.counters.get(name) for name in capture.counters]
-                writer.writerow([*first, row.total_cycles, *counters, capture.event_type])
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_BEFORE, *capture.counters, _LAST])
+    for row in capture.rows:
+        first = [row.thread_id, row.core_id, f"0x{row.task_id:016x}", row.func_id, CORES.index(row.core)]
+        counters = [row.counters.get(name) for name in capture.counters]
+        writer.writerow([*first, row.total_cycles, *counters, capture.event_type])
+    write_whole(path, text.getvalue())

@@ -7,6 +7,7 @@ sums carried from step to step, intermediate narrowing, and half a unit in the l
 reference on the absolute values of its inputs. Integers must be exact.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._dtypes import dtype_of
+from .._errors import PyptoxError
 from ..cost._evaluate import instructions
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
@@ -23,6 +25,14 @@ from ..lang._types import Spec
 from ._shrink import reduction_length, shrink
 
 _U32 = 2.0**-24
+
+
+LARGEST = 1 << 28
+"""Elements of all tensors that are compared at most: about 5 GiB with both readings."""
+
+
+class TooLargeError(PyptoxError):
+    """The part of a problem that keeps its reduction is too large to compute here."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +156,9 @@ def check(
     Reductions keep their full length. A large output is compared in part: ``rows`` and ``columns`` of it, by
     default one whole tile and the ragged edge on each axis.
 
+    Raises:
+        TooLargeError: even that part has more than ``LARGEST`` elements.
+
     Args:
         kernel: a kernel.
         specs: every tensor's spec, from :meth:`pyptox.Kernel.specs`.
@@ -169,6 +182,13 @@ def check(
         if number < 1:
             raise ValueError(f"`{name}` must be at least 1; got {number}")
     specs = shrink(kernel, specs, rows, columns)
+    elements = sum(math.prod(spec.shape) for spec in specs.values())
+    if elements > LARGEST:
+        raise TooLargeError(
+            f"`specs` of a comparison with float64 must hold at most {LARGEST:,} elements; {kernel.name} still has "
+            f"{elements:,} with {rows} rows and {columns} columns of its output. Try fewer rows or columns, or a "
+            "shorter reduction"
+        )
     inputs = sample_inputs(kernel, specs, seed)
     got = _tuple(run(kernel, *inputs, hardware=chip, **values))
     expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._files import write_whole
 from ._trace import LANES, Trace, name_of
 
 _CYCLES = "busy scalar mte2_aic mte2_aiv mte1 cube fixp vec mte3"
@@ -101,13 +102,9 @@ def write(trace: Trace, directory: str | os.PathLike[str]) -> dict[str, Path]:
         "metrics.json": json.dumps(metrics(trace), indent=1),
         "pipeline_summary.csv": summary(trace),
     }
-    written = {}
     for name, content in contents.items():
-        draft = folder / f".{name}.{os.getpid()}"
-        draft.write_text(content, encoding="utf-8")
-        os.replace(draft, folder / name)
-        written[name] = folder / name
-    return written
+        write_whole(folder / name, content)
+    return {name: folder / name for name in contents}
 
 
 def read_lanes(path: str | os.PathLike[str]) -> dict[str, float]:

@@ -18,8 +18,6 @@ ROWS = 64
 
 _OPERATIONS: dict[str, tuple[Operation, int, dict[str, Any]]] = {
     **{f"t{name[:3]}s": (operation, 1, {"value": 2.0}) for name, operation in ops._SCALAR.items()},
-    "tmins": (ops._SCALAR["minimum"], 1, {"value": 2.0}),
-    "tmaxs": (ops._SCALAR["maximum"], 1, {"value": 2.0}),
     **{f"t{name[:3]}": (operation, 2, {}) for name, operation in ops._BINARY.items()},
     "texp": (ops.exp, 1, {}),
     "tlog": (ops.log, 1, {}),
@@ -30,6 +28,8 @@ _OPERATIONS: dict[str, tuple[Operation, int, dict[str, Any]]] = {
     "trowsum": (ops.row_sum, 1, {}),
     "tcolmax": (ops.column_max, 1, {}),
     "tcolsum": (ops.column_sum, 1, {}),
+    "tcvt": (ops._cast_vec, 1, {"dtype": "fp16", "rounding": "rint"}),
+    "trowexpand": (ops._row_expand, 1, {}),
 }
 _TYPES = {"float": "fp32", "half": "fp16", "int32_t": "int32", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
 
@@ -49,16 +49,11 @@ class InstructionProblem:
 
     def predict(self, hardware: Hardware) -> tuple[float, bool]:
         """Cycles on one vector core; any size is legal."""
-        whole = (self.rows, self.columns)
-        if self.name == "trowexpand":
-            operation, inputs, attributes = ops._row_expand, 1, {"columns": self.columns}
-            tile = Tile((self.rows, 1), (self.rows, 1), self.dtype, pl.Vec, None)
-        elif self.name == "tcvt":
-            operation, inputs, attributes = ops._cast_vec, 1, {"dtype": "fp16", "rounding": "rint"}
-            tile = Tile(whole, whole, self.dtype, pl.Vec, None)
-        else:
-            operation, inputs, attributes = _OPERATIONS[self.name]
-            tile = Tile(whole, whole, self.dtype, pl.Vec, None)
+        operation, inputs, attributes = _OPERATIONS[self.name]
+        shape = (self.rows, self.columns)
+        if operation is ops._row_expand:
+            shape, attributes = (self.rows, 1), {"columns": self.columns}
+        tile = Tile(shape, shape, self.dtype, pl.Vec, None)
         with reading_as(Recorder(hardware.sizes, 1)):
             made = operation.infer(*(tile,) * inputs, **attributes)
         assert made is not None
@@ -70,7 +65,7 @@ class InstructionProblem:
 
 def _known(name: str) -> str:
     name = name.lower()
-    if name not in _OPERATIONS and name not in ("trowexpand", "tcvt"):
+    if name not in _OPERATIONS:
         raise NotCovered(f"the language has no operation like {name.upper()}")
     return name
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._files import write_whole
 from ..hardware import Hardware
 from . import _flash_attention_times, _gemm_step_sweep, _gemm_times, _instruction, _l2_hit_pipe_profile, _tile_sweeps
 from ._problem import NotCovered, Problem, Question, Row, Source, text
@@ -77,10 +77,7 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Write the rows as JSON, all or nothing."""
-        path = Path(path)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(self.rows, indent=1))
-        os.replace(draft, path)
+        write_whole(path, json.dumps(self.rows, indent=1, allow_nan=False) + "\n")
 
 
 def read(directory: str | Path, file: str) -> list[Row]:

@@ -1,0 +1,28 @@
+"""Files that are whole or not there: every result of this package is written through :func:`write_whole`."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write ``content`` (text as UTF-8) so that a reader finds the old file or the new one, never a part.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(Path(folder) / "a.csv", "x,y")
+    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
+    [('a.csv', 'x,y')]
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"`path` must lie in a folder that exists; {str(path.parent)!r} does not")
+    if path.is_dir():
+        raise IsADirectoryError(f"`path` must name a file; {str(path)!r} is a folder")
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
