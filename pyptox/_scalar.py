@@ -6,7 +6,8 @@ anything else goes through ``jax.numpy``.
 
 Two habits keep the traced form fast and exact. ``maximum`` is a ``where``, whose derivative compiles to a
 select instead of the balanced-tie rule. ``cdiv`` divides two values that are both runtime values, since XLA
-turns a division by a literal into a multiplication that is off by one ulp at exact multiples.
+turns a division by a literal into a multiplication that is off by one ulp at exact multiples; its relaxed
+derivative is a primitive's own, which multiplies by one reciprocal.
 """
 
 import contextlib
@@ -16,6 +17,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from ._dual import Dual
 
@@ -61,7 +65,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
         return a if a >= b else b
     if a is b:
         return a
-    return jnp.where(a >= b, a, b)
+    return jnp.where(b > a, b, a)
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
@@ -70,7 +74,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
         return a if a <= b else b
     if a is b:
         return a
-    return jnp.where(a <= b, a, b)
+    return jnp.where(b < a, b, a)
 
 
 def later(a: Scalar, b: Scalar) -> Scalar:
@@ -101,7 +105,36 @@ def cdiv(a: Scalar, b: Scalar) -> Scalar:
     """``ceil(a / b)``, exact for integers below 2**24 in float32."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
-    return ceil(a / b)
+    if is_number(a, b):
+        return float(math.ceil(a / b))
+    if _RELAXED.get():
+        return ceil_of_ratio.bind(jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32))
+    return jax.lax.stop_gradient(jnp.ceil(a / b))
+
+
+ceil_of_ratio = Primitive("ceil_of_ratio")
+"""``ceil(a / b)`` with the derivative of ``a / b``; either may be a scalar."""
+
+
+def _ratio_rounded_up(a: Any, b: Any) -> Any:
+    return jnp.ceil(a / b)
+
+
+def _ratio_tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (a, b), (a_dot, b_dot) = primals, tangents
+    value = ceil_of_ratio.bind(a, b)
+    inverse = 1.0 / b
+    slope: Any = 0.0 if isinstance(a_dot, ad.Zero) else a_dot
+    if not isinstance(b_dot, ad.Zero):
+        slope = slope - (a * inverse) * b_dot
+    return value, jnp.broadcast_to(slope * inverse, jnp.shape(value))
+
+
+ceil_of_ratio.def_impl(jax.jit(_ratio_rounded_up))
+ceil_of_ratio.def_abstract_eval(lambda a, b: ShapedArray(jnp.broadcast_shapes(a.shape, b.shape), a.dtype))
+ad.primitive_jvps[ceil_of_ratio] = _ratio_tangent
+batching.defbroadcasting(ceil_of_ratio)
+mlir.register_lowering(ceil_of_ratio, mlir.lower_fun(_ratio_rounded_up, multiple_results=False))
 
 
 def floor(value: Scalar) -> Scalar:

@@ -27,10 +27,10 @@ from ._occupancy import HARD
 CHUNK = 16384
 """Candidates in one call of the compiled function."""
 
-GRADIENT_CHUNK = 2048
-"""The same for value and gradient, whose working set is larger."""
+GRADIENT_CHUNK = 8192
+"""The same for a value and its slope in one direction, whose working set is larger."""
 
-SMALL_CHUNK, SMALL_GRADIENT_CHUNK = 1024, 64
+SMALL_CHUNK, SMALL_GRADIENT_CHUNK = 1024, 256
 """The same for batches of up to so many, as a search proposes them: a second trace, and a small part of the work."""
 
 EXACT, RELAXED = Options(), Options(relaxed=True)
@@ -70,7 +70,7 @@ def _compiled(kernel: Kernel, types: tuple, options: Options, chunk: int) -> Chu
             return predict(kernel, specs, shapes, {**point, **fixed}, hardware, options, control)
 
     def many(*arguments):
-        return bounded(jax.vmap(one, in_axes=(0, None, None, None)), *arguments, keep=10, largest=1400)(*arguments)
+        return bounded(jax.vmap(one, in_axes=(0, None, None, None)), *arguments)(*arguments)
 
     return compile_chunked(many, *_example(kernel, types, chunk))
 
@@ -89,21 +89,23 @@ def _compiled_gradient(kernel: Kernel, types: tuple, options: Options, names: tu
             over = over + jnp.where(used > limit, used / limit - 1.0, 0.0)
         return cost.time_us, over
 
-    def many(point, *others):
-        objective = bounded(jax.vmap(one, in_axes=(0, None, None, None)), point, *others, keep=20, largest=150)
+    def many(columns, *others):
+        point = {name: columns[name] for name in kernel.numeric}
+        objective = bounded(jax.vmap(one, in_axes=(0, None, None, None)), point, *others, differentiated=True)
 
-        def along(*columns):
-            return objective({**point, **dict(zip(names, columns, strict=True))}, *others)
+        def along(*moving):
+            return objective({**point, **dict(zip(names, moving, strict=True))}, *others)
 
-        # forward mode: a handful of tile sizes in, so a few tangents are cheaper than the machine in reverse. They
-        # are rows of one array, so that a kernel computes all of them from one set of comparisons
-        value, push = jax.linearize(along, *(point[name] for name in names))
-        rows = jnp.arange(len(names))[:, None]
-        ones = jnp.ones_like(point[names[0]])[None]
-        unit = [jnp.where(rows == row, ones, jnp.float32(0.0)) for row in range(len(names))]
-        return value, jax.vmap(push)(*unit)
+        # one direction a row: kernels then walk plain vectors, and there are half as many to compile as with a
+        # tangent for every name, which is worth more than computing the value once for all of them
+        return jax.jvp(along, tuple(point[n] for n in names), tuple(columns[_direction(n)] for n in names))
 
-    return compile_chunked(many, *_example(kernel, types, chunk))
+    columns, *others = _example(kernel, types, chunk)
+    return compile_chunked(many, columns | {_direction(n): np.ones(chunk, np.float32) for n in names}, *others)
+
+
+def _direction(name: str) -> str:
+    return f"along {name}"
 
 
 def _problem(specs: Mapping[str, Spec], hardware: Hardware):
@@ -193,8 +195,13 @@ def penalised(
     Returns:
         ``(time_us, overflow, time slopes, overflow slopes)``.
     """
-    columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
-    chunk = _chunk(specs, GRADIENT_CHUNK if _count(columns) > SMALL_GRADIENT_CHUNK else SMALL_GRADIENT_CHUNK)
+    columns = {name: np.tile(np.asarray(points[name], np.float32), len(names)) for name in kernel.numeric}
+    rows = _count(columns)
+    count = rows // len(names)
+    unit = np.eye(len(names), dtype=np.float32).repeat(count, axis=1)
+    directions = {_direction(name): row for name, row in zip(names, unit, strict=True)}
+    chunk = _chunk(specs, GRADIENT_CHUNK if rows > SMALL_GRADIENT_CHUNK else SMALL_GRADIENT_CHUNK)
     function = _compiled_gradient(kernel, _types(specs), options, names, chunk)
-    (value, over), (slopes, over_slopes) = function(columns, *_problem(specs, hardware))
-    return value, over, dict(zip(names, slopes, strict=True)), dict(zip(names, over_slopes, strict=True))
+    (value, over), slopes = function(columns | directions, *_problem(specs, hardware))
+    time_slopes, over_slopes = (dict(zip(names, part.reshape(-1, count), strict=True)) for part in slopes)
+    return value[:count], over[:count], time_slopes, over_slopes

@@ -67,11 +67,16 @@ def compile_chunked(function: Callable, columns: Mapping[str, np.ndarray], *othe
         # barriers: a kernel that computed every row would choose between them for each number
         return jnp.concatenate([jax.lax.optimization_barrier(x.astype(jnp.float32).reshape(-1, chunk)) for x in leaves])
 
-    # barriers and vector width are the CPU's; XLA's own default is 256 bits on every CPU
-    options = {**BARRIERS_HOLD, "xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
+    options = {**BARRIERS_HOLD, **_CPU_OPTIONS} if jax.default_backend() == "cpu" else None
     lowered = jax.jit(stacked, compiler_options=options).lower(columns, *others)
     with persistent():
         return Chunked(lowered.compile(), chunk, *described[-1])
+
+
+_CPU_OPTIONS = {
+    "xla_cpu_prefer_vector_width": 512,  # XLA's own default is 256 bits on every CPU
+    "xla_cpu_enable_concurrency_optimized_scheduler": False,  # the schedule that keeps fewest values alive, for caches
+}
 
 
 def _padded(column: np.ndarray, size: int) -> np.ndarray:

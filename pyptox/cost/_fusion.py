@@ -22,7 +22,9 @@ BARRIERS_HOLD = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Compiler options under which barriers last until kernels are formed; by default the CPU backend drops them."""
 
 _FREE = frozenset({"broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "stop_gradient", "copy"})
-_SLOW = frozenset({"div", "exp", "log", "log1p", "sqrt", "rsqrt", "pow", "tanh", "logistic", "rem", "integer_pow"})
+_SLOW = frozenset(
+    {"div", "exp", "log", "log1p", "sqrt", "rsqrt", "pow", "tanh", "logistic", "rem", "integer_pow", "ceil_of_ratio"}
+)
 _FAST = frozenset(
     {"abs", "add", "add_any", "and", "ceil", "clamp", "eq", "floor", "ge", "gt", "is_finite", "le", "lt", "max", "min"}
     | {"mul", "ne", "neg", "not", "or", "population_count", "round", "select_n", "shift_left", "sign", "sub", "xor"}
@@ -50,20 +52,37 @@ class _Graph:
     shapes: list[tuple[int, ...]]  # by value number
 
 
-def bounded(function: Callable, *arguments: Any, keep: int, largest: int) -> Callable:
+KEEP = 10
+"""What it costs to keep a value, in elementwise operations."""
+
+LARGEST = 1400
+"""Most operations of one kernel: the fewer kernels the faster, until LLVM takes minutes for one."""
+
+LARGEST_WITH_TANGENT, SMALL_GRAPH = 400, 2500
+"""The same in a function that is differentiated, whose kernels grow; a small graph without reductions may still have
+the larger ones."""
+
+
+def bounded(
+    function: Callable, *arguments: Any, keep: int = KEEP, largest: int | None = None, differentiated: bool = False
+) -> Callable:
     """``function`` with its duplicate work merged and its fusion bounded.
 
     Args:
         function: maps pytrees of arrays to a pytree of arrays.
         arguments: examples of its arguments; tracers will do.
-        keep: what it costs to keep a value, in elementwise operations.
-        largest: most operations that one kernel may have.
+        keep: what it costs to keep a value.
+        largest: most operations of one kernel; None for what suits the graph.
+        differentiated: the caller takes its derivative.
 
     Returns:
         A function of the same arguments. Compile it under :data:`BARRIERS_HOLD`.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
     graph = _flattened(closed)
+    if largest is None:
+        small = len(graph.steps) <= SMALL_GRAPH and all(s.equation.primitive.name in _ELEMENTWISE for s in graph.steps)
+        largest = LARGEST_WITH_TANGENT if differentiated and not small else LARGEST
     kept = _kept(graph, keep, largest)
     structure = jax.tree_util.tree_structure(shape)
 

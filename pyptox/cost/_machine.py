@@ -92,7 +92,9 @@ def _slot_wait(buffer: Buffer, state: _State, frames: dict[int, _Frame]) -> Scal
         if base is None:
             return 0.0
         ahead = stages - (1 + iteration)
-        return base[0] - base[1] * (ahead if not is_number(ahead) else max(ahead, 0))
+        if is_number(ahead):
+            return base[0] - base[1] * ahead if ahead > 0 else base[0]
+        return base[0] - base[1] * ahead
 
     if frame.count is None:
         history = frame.released.get(number, [])
@@ -105,7 +107,9 @@ def _slot_wait(buffer: Buffer, state: _State, frames: dict[int, _Frame]) -> Scal
                 wait = where(stages == q, history[-q], wait)
         frame.waits.setdefault(number, []).append(wait)
         return wait
-    wait = state.get("released", number) - (stages - 1) * frame.slopes.get(number, 0.0)
+    wait = state.get("released", number)
+    if not is_zero(stages - 1):
+        wait = wait - (stages - 1) * frame.slopes.get(number, 0.0)
     for iteration, seen in enumerate(frame.waits.get(number, [])):
         wait = where(frame.count == iteration + 1, seen, wait)
     return wait
