@@ -17,3 +17,5 @@ from .lang._types import control as control
 from .lang._types import spec as spec
 
 from . import kernels as kernels  # isort: skip
+
+__version__ = "0.1.0"

@@ -108,3 +108,17 @@ def test_the_progress_bar_writes_to_stderr_alone(capsys, monkeypatch) -> None:
 
 def test_hardware(capsys) -> None:
     assert json.loads(run(capsys, "hardware", "a5", "--json")[1])["numbers"]["aic"] == 36
+
+
+def test_version(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("pyptox ")
+
+
+def test_a_tile_size_given_twice_is_an_error(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", "matmul", "--m", "16", "--k", "64", "--n", "64", "--tile", "m=16,m=32"])
+    assert stop.value.code == 2
+    assert "`m` must be given once" in capsys.readouterr().err

@@ -41,3 +41,15 @@ def test_leaving_the_calibrated_range_is_said() -> None:
     assert any("34,816 bytes apart" in note for note in explain(MATMUL, SPECS, values, chip).outside)
     narrow = MATMUL.specs(px.spec((16, 5120), "bf16"), px.spec((5120, 8192), "bf16"))
     assert explain(MATMUL, narrow, values, chip).outside == ()
+
+
+def test_paths_of_a_grouped_kernel_count_every_group() -> None:
+    kernel, counts = px.kernels.grouped_matmul, [64, 0, 200, 16]
+    specs = kernel.specs(px.spec((280, 512), "bf16"), px.spec((4, 512, 1024), "bf16"), px.lang.control(counts))
+    paths = {
+        path.tensor: path for path in explain(kernel, specs, {"m": 64, "n": 256, "k": 256}, px.hardware.a2a3()).paths
+    }
+    row_tiles = sum(-(-count // 64) for count in counts)
+    assert paths["x"].useful == pytest.approx(sum(counts) * 512 * 2 * 4)  # once for each column tile
+    assert paths["w"].useful == pytest.approx(row_tiles * 512 * 1024 * 2)
+    assert paths["out"].useful == pytest.approx(sum(counts) * 1024 * 2)

@@ -7,14 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import __version__
 from .._errors import PyptoxError
 
 app = typer.Typer(
-    help="Predict, explain, check and tune tiled kernels on accelerators.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"pyptox {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def pyptox(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Predict, explain, check and tune tiled kernels on accelerators."""
+
 
 KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
 M = Annotated[int, typer.Option("--m", help="Rows of the output.")]

@@ -60,6 +60,8 @@ def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[
         name, equals, value = text.partition("=")
         if not equals or not value:
             raise ValueError(f"`--tile` and `--set` expect name=value; got {text!r}. Try --tile m=16,n=256,k=256")
+        if name.strip() in given:
+            raise ValueError(f"`{name.strip()}` must be given once; got it again as {text!r}. Leave one out")
         given[name.strip()] = value.strip()
     kinds = {p.name: p for p in kernel.parameters}
     for name, value in given.items():
@@ -67,7 +69,7 @@ def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[
         if parameter is None or not isinstance(value, str):
             continue
         if parameter.kind == "choice":
-            given[name] = {str(option): option for option in parameter.options}.get(value, value)
+            given[name] = {str(option).lower(): option for option in parameter.options}.get(value.lower(), value)
         else:
             try:
                 given[name] = int(value)

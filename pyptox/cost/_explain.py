@@ -1,7 +1,8 @@
 """Explanation of one prediction: what limits it, what moves, what is full, and which constants it is made
 of."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Space, Spec
 from ._batch import options_for
-from ._evaluate import Options, predict
+from ._evaluate import Nest, Options, predict
 from ._machine import closed_form, count_instructions, full_cycles
 from ._range import outside
 from ._verify import plain_hardware, plain_nest
@@ -155,12 +156,6 @@ def explain(
     attribution = attribute(kernel, specs, values, chip, options)
     closed = float(closed_form(nest.walk, options.warm))
     small = count_instructions([nest.walk]) <= SIMULATED_INSTRUCTIONS
-    paths = []
-    for transfer in nest.traffic.values():
-        moved, useful = float(transfer.moved), float(transfer.useful)
-        hit = 1.0 - float(transfer.miss) if transfer.access.mode == "read" else None
-        mode = {"read": "load", "write": "store", "add": "add"}[transfer.access.mode]
-        paths.append(Path(transfer.access.tensor.name, mode, moved, useful, moved / max(useful, 1.0), hit))
     return Explanation(
         kernel=kernel.name,
         specs={name: str(spec) for name, spec in specs.items()},
@@ -172,7 +167,7 @@ def explain(
         cycles=cycles,
         busy=busy,
         share={pipe: amount / max(cycles, 1.0) for pipe, amount in busy.items()},
-        paths=tuple(paths),
+        paths=tuple(_paths(_shared_nests(kernel, specs, values, hardware, options) if control else [(1.0, nest)])),
         l2_hit=float(cost.l2_hit),
         occupancy={
             name: (float(used), float(getattr(chip.sizes, Space(name).size_name)))
@@ -188,6 +183,33 @@ def explain(
         basis=hardware.basis,
         outside=outside(nest, chip),
     )
+
+
+def _shared_nests(kernel: Kernel, specs: Mapping[str, Spec], values: Any, hardware: Hardware, options: Options):
+    """The kernel as if every block met the same entry of its control inputs, for each entry, with the entry's share."""
+    entries = list(zip(*(spec.values for spec in specs.values() if spec.values is not None), strict=True))
+    share = Counter(entries)
+    for position, entry in enumerate(entries):
+        if entry in share:
+            weight = share.pop(entry) / len(entries)
+            yield weight, plain_nest(kernel, specs, values, hardware, options, position)
+
+
+def _paths(nests: Iterable[tuple[float, Nest]]) -> Iterator[Path]:
+    """What the loads and stores of weighted nests of one kernel move in all."""
+    sums: dict[int, np.ndarray] = {}
+    accesses = {}
+    for weight, nest in nests:
+        for key, transfer in nest.traffic.items():
+            moved = float(transfer.moved)
+            parts = np.array([moved, float(transfer.useful), moved * float(transfer.miss)])
+            sums[key] = sums.get(key, 0.0) + weight * parts
+            accesses[key] = transfer.access
+    for key, (moved, useful, missed) in sums.items():
+        access = accesses[key]
+        hit = 1.0 - float(missed) / max(float(moved), 1.0) if access.mode == "read" else None
+        mode = {"read": "load", "write": "store", "add": "add"}[access.mode]
+        yield Path(access.tensor.name, mode, float(moved), float(useful), float(moved) / max(float(useful), 1.0), hit)
 
 
 def _limit(busy: Mapping[str, float], attribution: Mapping[str, float], time_us: float) -> str:

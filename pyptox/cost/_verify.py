@@ -95,15 +95,20 @@ def plain_hardware(hardware: Hardware) -> Hardware:
 
 
 def plain_nest(
-    kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware, options: Options
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    hardware: Hardware,
+    options: Options,
+    group: int | None = None,
 ) -> Nest:
-    """The recorded kernel on plain numbers; of a control input, the position with the largest element."""
+    """The recorded kernel on plain numbers; of a control input, position ``group`` or that of its largest element."""
     values, chip = kernel.configuration(values), plain_hardware(hardware)
     shapes = {name: spec.shape for name, spec in specs.items()}
     data = {}
     for spec in specs.values():
         if spec.values is not None:
-            data = data_at(specs, max(range(len(spec.values)), key=spec.values.__getitem__))
+            data = data_at(specs, max(range(len(spec.values)), key=spec.values.__getitem__) if group is None else group)
             break
     return record(kernel, specs, shapes, values, chip, options_for(kernel, options, values), data)
 

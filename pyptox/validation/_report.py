@@ -28,9 +28,13 @@ FILES = {
 
 @dataclass(frozen=True)
 class Report:
-    """One dictionary for each row: file, id, covered, reason, measured, predicted, unit, ..."""
+    """One dictionary for each row: file, id, covered, reason, measured, predicted, unit, ...
+
+    ``chip`` names what predicted them, and what its numbers rest on.
+    """
 
     rows: list[dict[str, Any]]
+    chip: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Rows, and a summary by file and by group."""
@@ -65,7 +69,7 @@ class Report:
         return result
 
     def __str__(self) -> str:
-        data, lines = self.to_dict(), []
+        data, lines = self.to_dict(), [f"predicted for {self.chip}"] if self.chip else []
         for name, s in data["files"].items():
             error = (
                 "" if s["mean_error"] is None else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
@@ -164,4 +168,5 @@ def validate(directory: str | Path, hardware: Hardware) -> Report:
     if not any(read(directory, file) for file in FILES):
         known = ", ".join(f"{name}.csv" for name in FILES)
         raise ValueError(f"`directory` must hold rows in one of {known}; found none in {str(directory)!r}")
-    return Report([_answer(file, row, hardware) for file in FILES for row in read(directory, file)])
+    rows = [_answer(file, row, hardware) for file in FILES for row in read(directory, file)]
+    return Report(rows, f"{hardware.name}: {hardware.basis}")
