@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
@@ -32,14 +33,21 @@ def extents(kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware) -> di
     return {name: found.get(name, longest) for name in kernel.tile}
 
 
-def default_space(kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware) -> Space:
+def default_space(
+    kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware, held: Mapping[str, Any] | None = None
+) -> Space:
     """Every tile in multiples of 16 up to 512 (or the axis, if shorter), counts as the kernel declares them.
+
+    Parameters in ``held`` are left out, and so are choices that are fixed when the cost is traced: each of their values
+    costs a compilation.
 
     A tile named ``k...`` is a reduction length: multiples of 64 up to 1024 where the axis allows.
     """
     longest = extents(kernel, specs, hardware)
     parameters: dict[str, AbstractParameter] = {}
     for p in kernel.parameters:
+        if p.name in (held or {}):
+            continue
         if p.kind == "tile":
             reduction = p.name.startswith("k")
             whole = math.ceil(longest[p.name] / FRACTAL) * FRACTAL

@@ -11,6 +11,8 @@ from pyptox.cost._occupancy import HARD
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
 
+from ._by_choice import by_choice
+
 FINALISTS = 12
 KEPT = 4 * FINALISTS
 """Candidates remembered of each batch: the finalists are distinct in time, and many candidates are equal."""
@@ -22,7 +24,7 @@ WALLS = (*(space.value for space in HARD), "row")
 class Scorer:
     """Predicted µs of candidates, ``inf`` for illegal ones; counts what each wall rejects and keeps the best seen.
 
-    ``fixed`` holds the value of every numeric parameter that the candidates leave out.
+    ``fixed`` holds the value of every parameter that the candidates leave out.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Scorer:
     def __call__(self, points: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """The time of each candidate, and for each the number of the wall that it hits (-1 for none)."""
         columns = self._complete(points)
-        cost = evaluate(self.kernel, self.specs, columns, self.hardware, self.options)
-        wall = self._wall(cost)
-        times = np.where(wall < 0, cost.time_us, np.inf)
+        times, wall = np.empty(len(next(iter(columns.values())))), np.empty(len(next(iter(columns.values()))), np.int64)
+        for at, part, options in by_choice(self.kernel, columns, self.options):
+            cost = evaluate(self.kernel, self.specs, part, self.hardware, options)
+            wall[at] = hits = self._wall(cost)
+            times[at] = np.where(hits < 0, cost.time_us, np.inf)
         hit = Counter(wall[wall >= 0].tolist())
         self.take(points, times, len(times), {WALLS[number]: count for number, count in hit.items()})
         return times, wall
@@ -61,16 +65,17 @@ class Scorer:
         for name, number in rejected.items():
             self.rejected[name] = self.rejected.get(name, 0) + number
 
-    def finalists(self) -> list[dict[str, int]]:
+    def finalists(self) -> list[dict[str, Any]]:
         """The best candidates seen, best first; of those with equal predictions the first in the space."""
         if not self._times:
             return []
         times = np.concatenate(self._times)
         columns = {n: np.concatenate([c[n] for c in self._columns]) for n in self._columns[0]}
         order = [n for n in np.argsort(times, kind="stable") if np.isfinite(times[n])]
-        seen: dict[float, dict[str, int]] = {}
+        seen: dict[float, dict[str, Any]] = {}
         for n in order:
-            config = {name: int(column[n]) for name, column in columns.items()}
+            config = {name: column[n].item() for name, column in columns.items()}
+            config |= {name: int(config[name]) for name in self.kernel.numeric}
             seen.setdefault(float(f"{times[n]:.6g}"), config)
             if len(seen) >= FINALISTS:
                 break

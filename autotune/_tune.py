@@ -16,6 +16,7 @@ from pyptox.cost._occupancy import ON_CHIP
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
 
+from ._by_choice import by_choice
 from ._constraint import EmptySpaceError
 from ._default_space import default_space
 from ._progress import Progress
@@ -45,6 +46,7 @@ _CHUNK = 1 << 16
 def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Candidate, Cost]:
     """One candidate by the accurate closed form, or the full simulation where it is short enough."""
     shapes = {name: spec.shape for name, spec in specs.items()}
+    options = options_for(kernel, options, config)
     accurate = Options(4, options.sync, False, options.rules, options.cores, options.choices)
     control = {n: np.asarray(s.values, np.float32) for n, s in specs.items() if s.values is not None}
     cost = predict(kernel, specs, shapes, config, hardware, accurate, control)
@@ -73,15 +75,23 @@ def _relaxed_objective(
 ) -> Callable[[Mapping[str, Any]], tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Relaxed time and its slopes, penalised where a space overflows; ``fixed`` fills in what ``space`` leaves out."""
     names = tuple(n for n, p in space.parameters.items() if p.relaxable and n in kernel.numeric)
-    relaxed = Options(2, options.sync, True, options.rules, None, options.choices)
+    words = [n for n, p in space.parameters.items() if n in kernel.choices and p.values.dtype.kind not in "biuf"]
+    relaxed = Options(2, options.sync, True, options.rules, None)
 
     def value_and_grad(points: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         size = len(next(iter(points.values())))
-        columns = {n: points[n] if n in points else np.full(size, v) for n, v in fixed.items()}
-        value, over, slopes, over_slopes = penalised(kernel, specs, columns, hardware, names, relaxed)
-        # the penalty is in units of the cost itself: overflowing by 10 % costs as much as 30 % more time
-        penalty = 1 + 3 * over
-        return value * penalty, {n: slopes[n] * penalty + 3 * value * over_slopes[n] for n in names}
+        columns = {n: np.asarray(points[n]) if n in points else np.full(size, v) for n, v in fixed.items()}
+        for n in words:  # a search hands on positions of values that are no numbers
+            columns[n] = space.parameters[n].values[columns[n].astype(int)]
+        total, gradient = np.empty(size), {n: np.empty(size) for n in names}
+        for at, part, chosen in by_choice(kernel, columns, relaxed):
+            value, over, slopes, over_slopes = penalised(kernel, specs, part, hardware, names, chosen)
+            # the penalty is in units of the cost itself: overflowing by 10 % costs as much as 30 % more time
+            penalty = 1 + 3 * over
+            total[at] = value * penalty
+            for n in names:
+                gradient[n][at] = slopes[n] * penalty + 3 * value * over_slopes[n]
+        return total, gradient
 
     return value_and_grad
 
@@ -91,6 +101,7 @@ def tune(
     *args: Spec,
     hardware: Hardware | str | None = None,
     space: Space | None = None,
+    values: Mapping[str, Any] | None = None,
     method: str | AbstractSearch = "auto",
     seed: int = 0,
     evaluations: int | None = None,
@@ -106,7 +117,10 @@ def tune(
         kernel: a kernel, such as ``px.kernels.matmul``.
         args, inputs: a spec for each input, by position or by name.
         hardware: the chip or a preset's name; :func:`pyptox.hardware.a2a3` by default.
-        space: the candidates; :func:`autotune.default_space` by default.
+        space: the candidates; :func:`autotune.default_space` by default. It may hold a choice that is fixed when the
+            cost is traced, such as ``preload=Choice(1, 2, 4)``: each of its values is compiled once.
+        values: parameters that are held at a value, such as ``{"causal": True}``; what neither ``space`` nor
+            ``values`` names is held at the kernel's default.
         method: ``exhaustive``, ``gradient``, ``funnel``, ``local``, ``random``, ``auto`` (exhaustive where the space
             allows it, else gradient), or a search of your own.
         seed: of the search and of the check's inputs.
@@ -131,11 +145,11 @@ def tune(
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}")
     hardware = px.hardware.preset(hardware) if isinstance(hardware, str) else hardware or px.hardware.a2a3()
     specs = kernel.specs(*args, **inputs)
-    space = space or default_space(kernel, specs, hardware)
-    _check_arguments(kernel, space, seed, evaluations)
-    defaults = kernel.configuration({})
-    options = options_for(kernel, Options(sync=sync), defaults)
-    fixed = {n: defaults[n] for n in kernel.numeric}
+    held = dict(values or {})
+    fixed = kernel.configuration(held)
+    space = space or default_space(kernel, specs, hardware, held)
+    _check_arguments(kernel, space, held, seed, evaluations)
+    options = Options(sync=sync)
     scorer = Scorer(kernel, specs, hardware, options, fixed)
 
     name = method if isinstance(method, str) else type(method).__name__.lower()
@@ -233,12 +247,12 @@ def tune(
         interrupted=interrupted,
         check=report,
         limits={s.value: float(getattr(hardware.sizes, s.size_name)) for s in ON_CHIP},
-        controls={n: values for n in kernel.inputs if (values := specs[n].values) is not None},
+        controls={n: rows for n in kernel.inputs if (rows := specs[n].values) is not None},
         sync=sync,
     )
 
 
-def _check_arguments(kernel: Kernel, space: Space, seed: Any, evaluations: Any) -> None:
+def _check_arguments(kernel: Kernel, space: Space, held: Mapping[str, Any], seed: Any, evaluations: Any) -> None:
     """Raise for what no search could make sense of."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"`seed` must be a non-negative integer; got {seed!r}")
@@ -252,13 +266,16 @@ def _check_arguments(kernel: Kernel, space: Space, seed: Any, evaluations: Any) 
         raise ValueError(
             f"`space` has {', '.join(unknown)}, which `{kernel.name}` does not; it has {', '.join(declared)}"
         )
+    both = [name for name in space.parameters if name in held]
+    if both:
+        raise ValueError(f"`values` and `space` both have {', '.join(both)}; leave one out")
     for name, parameter in space.parameters.items():
         values, wanted = parameter.values, declared[name]
         if wanted.kind == "choice":
-            raise ValueError(
-                f"`{name}` of `space` is fixed when the cost is traced and cannot be searched; leave it out, and "
-                f"`{kernel.name}` takes {wanted.default!r}"
-            )
+            if not set(values.tolist()) <= set(wanted.options):
+                options = ", ".join(map(repr, wanted.options))
+                raise ValueError(f"`{name}` of `space` must hold some of {options}; got {parameter}. Try Choice")
+            continue
         whole = values.dtype.kind in "iu"
         if not whole or values.min() < wanted.low or values.max() > wanted.high:
             raise ValueError(

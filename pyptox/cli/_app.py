@@ -67,24 +67,33 @@ def tune(
     save: Annotated[Path | None, typer.Option(help="Write the result to this JSON file.")] = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare the answer with float64.")] = True,
     evaluations: Annotated[int | None, typer.Option(help="Budget of a method that is not exhaustive.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Hold a parameter, name=value.")] = None,
+    search: Annotated[list[str] | None, typer.Option(help="A choice to search too, such as preload.")] = None,
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
 
     from ..hardware import preset
-    from ._arguments import kernel_named, specs_of
+    from ._arguments import given_values, kernel_named, searched_choices, specs_of
     from ._progress import progress_bar, stopped_between_batches
 
     chosen = kernel_named(kernel)
     specs = specs_of(chosen, m, k, n, dtype, groups)
     inputs = [specs[name] for name in chosen.inputs]
+    held = given_values(chosen, "", None, settings or [])
+    chip, space = preset(hardware), None
+    if search:
+        choices = {name: autotune.Choice(*options) for name, options in searched_choices(chosen, search).items()}
+        space = autotune.Space(**autotune.default_space(chosen, specs, chip, held).parameters, **choices)
     shown = not as_json and sys.stderr.isatty()
     with progress_bar(shown=shown) as bar, stopped_between_batches(bar) as progress:
         result = autotune.tune(
             chosen,
             *inputs,
-            hardware=preset(hardware),
+            hardware=chip,
+            space=space,
+            values=held,
             method=method,
             seed=seed,
             evaluations=evaluations,

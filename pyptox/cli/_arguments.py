@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import kernels
 from .._errors import KernelError
-from ..lang._kernel import Kernel
+from ..lang._kernel import Kernel, Parameter
 from ..lang._types import Spec, control
 
 _AXES = {
@@ -53,8 +53,8 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
     )
 
 
-def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[str]) -> dict[str, Any]:
-    """The configuration that ``--tile``, ``--stages`` and ``--set`` ask for."""
+def given_values(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[str]) -> dict[str, Any]:
+    """The values that ``--tile``, ``--stages`` and ``--set`` give to parameters."""
     given: dict[str, Any] = {} if stages is None else {"stages": stages}
     for text in [*(part for part in tile.split(",") if part), *settings]:
         name, equals, value = text.partition("=")
@@ -69,13 +69,28 @@ def values_of(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[
         if parameter is None or not isinstance(value, str):
             continue
         if parameter.kind == "choice":
-            given[name] = {str(option).lower(): option for option in parameter.options}.get(value.lower(), value)
+            given[name] = _option(parameter, value)
         else:
             try:
                 given[name] = int(value)
             except ValueError:
                 raise ValueError(f"`{name}` must be an integer; got {value!r}") from None
-    return kernel.configuration(given)
+    return given
+
+
+def _option(parameter: Parameter, text: str) -> Any:
+    """The option that is spelled so; the text itself where there is none, which the kernel then refuses."""
+    return {str(option).lower(): option for option in parameter.options}.get(text.lower(), text)
+
+
+def searched_choices(kernel: Kernel, names: Sequence[str]) -> dict[str, tuple]:
+    """The options of each choice in ``names``."""
+    known = {p.name: p.options for p in kernel.parameters if p.kind == "choice"}
+    for name in names:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"`--search` must name a choice of `{kernel.name}`; got {name!r}; {has}")
+    return {name: known[name] for name in names}
 
 
 def problem_of(
@@ -91,4 +106,8 @@ def problem_of(
 ) -> tuple[Kernel, dict[str, Spec], dict[str, Any]]:
     """The kernel, specs and configuration that a command is asked about."""
     kernel = kernel_named(name)
-    return kernel, specs_of(kernel, m, k, n, dtype, groups), values_of(kernel, tile, stages, settings or [])
+    return (
+        kernel,
+        specs_of(kernel, m, k, n, dtype, groups),
+        kernel.configuration(given_values(kernel, tile, stages, settings or [])),
+    )

@@ -15,6 +15,7 @@ import pytest
 import autotune
 import pyptox as px
 from autotune import Integer, Multiple, Progress, Result, Space
+from pyptox import lang as pl
 
 A, B = px.spec((100, 500), "bf16"), px.spec((500, 300), "bf16")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -195,3 +196,52 @@ WRONG = [
 def test_wrong_arguments_say_what_was_expected(make, message) -> None:
     with pytest.raises((ValueError, TypeError), match=re.compile(message)):
         make()
+
+
+@px.kernel(
+    outputs={"out": lambda x: x}, tile={"m": 16, "n": 128}, choices={"passes": (1, 2, 4), "doubled": (False, True)}
+)
+def scaled(x: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, passes: int = 1, doubled: bool = False) -> None:
+    """Adds ``x`` to itself in ``passes`` steps, and once more where ``doubled``."""
+
+    def block(i, j):
+        part = pl.load(x, (i * tile.m, j * tile.n), (tile.m, tile.n), space=pl.Vec)
+        for _ in range(passes + doubled):
+            part = pl.add(part, part)
+        pl.store(out, (i * tile.m, j * tile.n), part)
+
+    pl.grid((pl.cdiv(x.shape[0], tile.m), pl.cdiv(x.shape[1], tile.n)), block)
+
+
+SCALED = px.spec((256, 512), "fp32")
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "gradient", "random"])
+def test_choices_are_searched_where_the_space_has_them(method):
+    sizes = autotune.default_space(scaled, scaled.specs(SCALED), px.hardware.a2a3()).parameters
+    space = autotune.Space(**sizes, passes=autotune.Choice(4, 2, 1))
+    held = {"doubled": True}
+    result = autotune.tune(scaled, SCALED, space=space, values=held, method=method, check=False, evaluations=400)
+    assert result.best.config["passes"] == 1
+    assert result.best.config["doubled"] is True
+    alone = autotune.tune(scaled, SCALED, values=held | {"passes": 1}, check=False)
+    assert result.best.time_us == pytest.approx(alone.best.time_us, rel=0.02 if method != "exhaustive" else 1e-6)
+    assert autotune.tune(scaled, SCALED, values={"passes": 4}, check=False).best.time_us > alone.best.time_us
+
+
+def test_held_values_and_choices_that_do_not_fit_are_errors():
+    space = autotune.Space(m=autotune.Multiple(16, 64, 16), passes=autotune.Choice(3, 1))
+    with pytest.raises(ValueError, match="`passes` of `space` must hold some of 1, 2, 4"):
+        autotune.tune(scaled, SCALED, space=space)
+    with pytest.raises(ValueError, match="`values` and `space` both have m"):
+        autotune.tune(scaled, SCALED, space=autotune.Space(m=autotune.Multiple(16, 64, 16)), values={"m": 16})
+    with pytest.raises(px.KernelError, match="`width` is not a parameter"):
+        autotune.tune(scaled, SCALED, values={"width": 1})
+
+
+def test_a_search_over_choices_resumes(tmp_path):
+    sizes = autotune.default_space(scaled, scaled.specs(SCALED), px.hardware.a2a3()).parameters
+    space = autotune.Space(**sizes, passes=autotune.Choice(1, 2))
+    first = autotune.tune(scaled, SCALED, space=space, check=False, store=tmp_path / "trials.jsonl")
+    again = autotune.tune(scaled, SCALED, space=space, check=False, store=tmp_path / "trials.jsonl")
+    assert again.best == first.best
