@@ -8,7 +8,6 @@ import pyptox as px
 from benchmarks.problems import problems
 from pyptox._scalar import relaxed
 from pyptox.cost import Options, closed_form, full_cycles, predict, record
-from pyptox.lang._record import Loop
 
 CHIP = px.hardware.a2a3()
 
@@ -42,10 +41,8 @@ def test_closed_form_equals_full_simulation(kernel, specs, sync):
     for config in _configs(kernel, 40, 1):
         nest = record(kernel, specs, _shapes(specs), config, CHIP, Options(sync=sync))
         full = full_cycles(nest.walk)
-        # where one loop over columns follows another, how far loads run ahead at the seam settles only after more
-        # iterations than are simulated: up to 3.1 % were seen, with 4 slots of the smallest tiles
-        loops = sum(isinstance(node, Loop) for node in nest.walk.first)
-        assert closed_form(nest.walk, 4) == pytest.approx(full, rel=0.01 if loops < 2 else 0.035), config
+        # over 3,840 others four were beyond, by up to 2.2 %: 4 slots of the smallest tiles, which settle late
+        assert closed_form(nest.walk, 4) == pytest.approx(full, rel=0.01), config
 
 
 @pytest.mark.parametrize(("kernel", "specs"), PROBLEMS, ids=NAMES)
