@@ -1,13 +1,14 @@
 """Files that are whole or not there: every result of this package is written through :func:`write_whole`."""
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write ``content`` (text as UTF-8) so that a reader finds the old file or the new one, never a part.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_whole(Path(folder) / "a.csv", "x,y")
     ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
@@ -18,7 +19,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise FileNotFoundError(f"`path` must lie in a folder that exists; {str(path.parent)!r} does not")
     if path.is_dir():
         raise IsADirectoryError(f"`path` must name a file; {str(path)!r} is a folder")
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    draft = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # as the umask has it, like any new file
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)

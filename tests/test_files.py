@@ -1,5 +1,7 @@
 """Files are whole or not there."""
 
+import os
+
 import pytest
 
 from pyptox._files import write_whole
@@ -26,3 +28,12 @@ def test_the_message_names_the_path(tmp_path):
         write_whole(tmp_path / "absent" / "a.json", "")
     with pytest.raises(IsADirectoryError, match="`path` must name a file"):
         write_whole(tmp_path, "")
+
+
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a.json", "{}")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
