@@ -267,6 +267,7 @@ def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
     """What no configuration does without, µs: the useful cube work over all cores, one HBM read of every input."""
     recorder, t = nest.recorder, hardware.times
     inputs: dict[str, Scalar] = {}
+    picked: dict[str, Scalar] = {}
     share: Scalar = 1.0  # mean useful part of a block, from what it writes
     for transfer in nest.traffic.values():
         tensor = transfer.access.tensor
@@ -275,8 +276,11 @@ def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
             for extent in tensor.shape:
                 size = size * extent
             whole = size * dtype_of(tensor.dtype).bytes
-            # of a table whose rows are picked no more is sure to be read than the rows that are
-            inputs[tensor.name] = minimum(whole, transfer.useful) if transfer.access.instruction.by_row else whole
+            if transfer.access.instruction.by_lookup:
+                # of a table no more is sure to be read than the rows or pages that are picked
+                picked[tensor.name] = picked.get(tensor.name, 0.0) + transfer.useful
+                whole = minimum(whole, picked[tensor.name])
+            inputs[tensor.name] = whole
         else:
             share = transfer.mean
     reads: Scalar = 0.0

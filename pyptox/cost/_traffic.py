@@ -48,7 +48,7 @@ def _edge_factors(access: Access, recorder: Recorder) -> list[tuple[Scalar, Scal
     for position, axis in enumerate((rank - 2, rank - 1)):
         valid = tile.valid[position]
         grid = []
-        if axis >= 0 and isinstance(access.offsets[axis], Index):
+        if axis >= 0 and isinstance(access.offsets[axis], Index) and not access.offsets[axis].looked_up:
             grid = [a for a in access.offsets[axis].variables if a.kind == "grid"]
         if len(grid) != 1 or recorder.data:
             result.append((valid, valid, None))
@@ -148,7 +148,7 @@ def _repeated(accesses: list[Access]) -> set[int]:
     """Keys of the loads that read what an earlier one of the same block has read: further passes over its tiles."""
     seen, repeated = set(), set()
     for access in accesses:
-        if access.mode != "read" or access.instruction.by_row:
+        if access.mode != "read" or access.instruction.by_lookup:
             continue
         place = _place(access)
         if place in seen:

@@ -10,6 +10,8 @@ from ._kernel import kernel as kernel
 from ._loops import cdiv as cdiv
 from ._loops import element as element
 from ._loops import grid as grid
+from ._loops import lookup as lookup
+from ._loops import maximum as maximum
 from ._loops import minimum as minimum
 from ._loops import pipeline as pipeline
 from ._loops import prefix as prefix

@@ -17,7 +17,7 @@ from .._scalar import Scalar, cdiv, maximum, minimum, where
 from ..hardware import Hardware, Sizes
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, call_site, new_axes
-from ._types import Axis, Buffer, DataTerm, Index, Spec, Tensor, Tile
+from ._types import Axis, Buffer, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
 @dataclass(eq=False)
@@ -39,6 +39,12 @@ class Instruction:
     def by_row(self) -> bool:
         """A load or store whose rows are where an int32 tile says: one transfer a row."""
         return self.attributes.get("by_row", False)
+
+    @property
+    def by_lookup(self) -> bool:
+        """A load or store whose place is read from a tensor: what it touches is not known before."""
+        offsets = self.attributes.get("offsets", ())
+        return self.by_row or any(isinstance(at, Index) and at.looked_up for at in offsets)
 
     @property
     def reads(self) -> list[Buffer]:
@@ -155,6 +161,8 @@ class Recorder(AbstractReading):
     def value(self, index: Index) -> Scalar:
         total = index.constant
         for variable, factor in index.terms:
+            if isinstance(variable, LookupTerm):
+                continue  # the first place stands for any
             if isinstance(variable, DataTerm):
                 value = self.data[variable.tensor, variable.kind]
             else:

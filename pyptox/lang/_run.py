@@ -19,7 +19,7 @@ from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
 from ._record import Recorder, tensors_with_shapes
-from ._types import Axis, DataTerm, Index, Spec, Tensor, Tile
+from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
 class _Run(AbstractReading):
@@ -42,6 +42,8 @@ class _Run(AbstractReading):
                 if variable.kind == "prefix":
                     table = jnp.cumsum(table) - table
                 values[variable] = table[values[variable.axis]]
+            elif isinstance(variable, LookupTerm):
+                values[variable] = self.arrays[variable.tensor][tuple(self._starts(variable.offsets))].astype(jnp.int32)
         return index.at(values)
 
     def cdiv(self, a, b):
