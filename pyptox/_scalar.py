@@ -42,7 +42,10 @@ def relaxed(flag: bool):
 
 def is_number(*values: Scalar) -> bool:
     """True when every value is a plain Python number, or a :class:`pyptox._dual.Dual` of plain numbers."""
-    return all(isinstance(value, _PLAIN) for value in values)
+    for value in values:  # a loop of its own: this is called for every number of a plain reading
+        if not isinstance(value, _PLAIN):
+            return False
+    return True
 
 
 def is_zero(value: Scalar) -> bool:
@@ -61,7 +64,7 @@ def where(condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
     """The larger value; the derivative is that of the larger operand (the first, on ties)."""
-    if is_number(a, b):
+    if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         return a if a >= b else b
     if a is b:
         return a
@@ -70,7 +73,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
     """The smaller value; the derivative is that of the smaller operand (the first, on ties)."""
-    if is_number(a, b):
+    if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         return a if a <= b else b
     if a is b:
         return a

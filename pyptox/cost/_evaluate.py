@@ -114,7 +114,8 @@ def instructions(nodes: list):
     for node in nodes:
         if isinstance(node, Loop):
             yield from instructions(node.first)
-            yield from instructions(node.last)
+            if node.last is not node.first:
+                yield from instructions(node.last)
         else:
             yield node
 
@@ -167,10 +168,12 @@ def record(
     slices = recorder.vector_slices
     contexts: dict[tuple[int, bool], RuleContext] = {}
     producers: dict[int, str] = {}
-    whole = [(node, False) for node in instructions(recorder.walk.first)]
-    for node, last in [*whole, *((node, True) for node in instructions(recorder.walk.last))]:
+    read = [(node, False) for node in instructions(recorder.walk.first)]
+    if recorder.walk.last is not recorder.walk.first:
+        read += [(node, True) for node in instructions(recorder.walk.last)]
+    for node, last in read:
         miss, first = (traffic[node.key].miss, traffic[node.key].first) if node.key in traffic else (0.0, 0.0)
-        together = rest if last and not recorder.data else active
+        together = rest if last else active
         context = contexts.setdefault(
             (node.key, last),
             RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, together, split, miss, first, slices),

@@ -125,8 +125,12 @@ def _tiles(carry: Any) -> list[Tile]:
 
 def _variables(attributes: Mapping[str, Any]) -> frozenset:
     """The grid and loop axes that an operation's attributes depend on."""
-    values = [v for value in attributes.values() for v in (value if isinstance(value, tuple) else (value,))]
-    return frozenset().union(*(value.variables for value in values if isinstance(value, Index)))
+    found: frozenset = frozenset()
+    for value in attributes.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Index):
+                found |= part.variables
+    return found
 
 
 class Recorder(AbstractReading):
@@ -205,6 +209,10 @@ class Recorder(AbstractReading):
         node.carried = tuple(
             (old.payload, new.payload) for old, new in zip(given, handed_on, strict=True) if old.payload != new.payload
         )
+        if isinstance(count, int) and count == 1:  # the first is the last
+            node.last = node.first
+            self.nodes.append(node)
+            return made
         self._next_buffer, self._next_key = marks
         # the last iteration finds what was handed on where the first found what it was given
         places = iter(
@@ -227,14 +235,14 @@ class Recorder(AbstractReading):
         for axis in self.axes:
             self.values[axis] = 0
         node.first, _ = self._body(node, 0, lambda: body(*indices))
-        self._next_buffer, self._next_key = 0, 0
-        if not self.data:
-            for axis, position in zip(
-                self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True
-            ):
-                self.values[axis] = position
-        node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
         self.nodes = [node]
+        if self.data:  # one block stands for all
+            node.last = node.first
+            return
+        self._next_buffer, self._next_key = 0, 0
+        for axis, position in zip(self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True):
+            self.values[axis] = position
+        node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
 
     # ------------------------------------------------------------------------------------------------ helpers
     @property
