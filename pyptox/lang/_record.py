@@ -178,7 +178,7 @@ class Recorder(AbstractReading):
 
     def apply(self, operation: Operation, tiles: Sequence[Tile], attributes: dict[str, Any]) -> Any:
         made = operation.infer(*tiles, **attributes)
-        out, fresh = None, False
+        out, fresh, site = None, False, call_site()
         if made is not None:
             if operation.alias is not None:
                 buffer = tiles[operation.alias].payload
@@ -187,12 +187,12 @@ class Recorder(AbstractReading):
             out = Tile(tuple(made.shape), tuple(made.valid), made.dtype, made.space, buffer)  # type: ignore[arg-type]
             buffer.axes |= _variables(attributes).union(*(tile.payload.axes for tile in tiles))
             if buffer.tile is None:
-                buffer.tile, buffer.site = out, call_site()
+                buffer.tile, buffer.site = out, site
                 buffer.label = operation.name
                 if "tensor" in attributes:
                     buffer.label = f"{operation.name} {attributes['tensor'].name}"
         instruction = Instruction(
-            operation, tuple(tiles), out, attributes, call_site(), self._next_key, fresh, dict(self.values)
+            operation, tuple(tiles), out, attributes, site, self._next_key, fresh, dict(self.values)
         )
         self._next_key += 1
         self.nodes.append(instruction)

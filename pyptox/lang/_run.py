@@ -5,6 +5,7 @@ removed. Both are jitted once per kernel, shapes and configuration. Loops lower 
 carried through them, so that ``store`` can stay a statement.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -265,4 +266,6 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     sizes = (hardware or a2a3()).sizes
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
-    return _compiled(kernel, tuple(specs.items()), tuple(values.items()), tuple(limits.items()), float64)
+    # the values of control inputs are arguments: one compilation serves them all
+    known = [(n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()]
+    return _compiled(kernel, tuple(known), tuple(values.items()), tuple(limits.items()), float64)
