@@ -5,6 +5,7 @@ simulation start from, on traced scalars it is what :mod:`pyptox.cost._batch` ji
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,6 +22,7 @@ from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, over_iterations, tensors_with_shapes
 from ..lang._types import Spec
 from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
+from ._hand_out import makespan, traced_makespan
 from ._machine import busy, closed_form
 from ._occupancy import HARD, narrowest_row, occupancy, uses
 from ._traffic import Transfer, transfers
@@ -148,19 +150,22 @@ def record(
     hardware: Hardware,
     options: Options,
     data: Mapping[tuple[str, str], Scalar] | None = None,
+    position: Scalar = 0,
+    longest: Mapping[int, Transfer] | None = None,
 ) -> Nest:
     """Read the kernel and fill in traffic and costs.
 
-    ``specs`` gives element types and ranks; sizes come from ``shapes``, which may be traced.
+    ``specs`` gives element types and ranks; sizes come from ``shapes``, which may be traced. Of an uneven grid the
+    block at ``position`` is read; ``longest`` is the traffic at its first one.
     """
     kind = kind_of(kernel, specs, options)
     cores = hardware.cores(kind) if options.cores is None else options.cores
-    recorder = Recorder(hardware.sizes, cores, data)
+    recorder = Recorder(hardware.sizes, cores, data, position)
     kernel.read(recorder, tensors_with_shapes(kernel, specs, shapes), values)
     if recorder.walk is None:
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
-    traffic = transfers(recorder, hardware.sizes, active)
+    traffic = transfers(recorder, hardware.sizes, active, longest)
     # fewer cores run in the last wave
     rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
@@ -214,6 +219,8 @@ def predict(
     if control:
         return _predict_groups(kernel, specs, shapes, values, hardware, options, control)
     nest = record(kernel, specs, shapes, values, hardware, options)
+    if nest.recorder.uneven:
+        return _predict_positions(kernel, specs, shapes, values, hardware, options, nest)
     cycles = closed_form(nest.walk, options.warm)
     return _summary(nest, hardware, cycles, nest.walk.count)
 
@@ -309,20 +316,22 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
         least = where(some, work, 0.0), where(some, reads, 0.0)
-        return cost, nest.recorder.blocks / nest.recorder.extents[0], nest.active, least
+        return cost, _blocks_each(nest), nest.active, least
 
     groups = lengths.pop()
     if is_number(hardware.times.launch_us):
         # plain numbers: entries of equal value cost the same, so each value is costed once
         table = np.stack([np.asarray(array) for array in control.values()])
-        distinct, first, share = np.unique(table, axis=1, return_index=True, return_counts=True)
+        distinct, first, place, share = np.unique(
+            table, axis=1, return_index=True, return_inverse=True, return_counts=True
+        )
         before = np.cumsum(table, axis=1) - table
         results = [
             one(dict(zip(control, distinct[:, n].tolist(), strict=True)), dict(zip(control, prefix, strict=True)))
             for n, prefix in enumerate(before[:, first].T.tolist())
         ]
         joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
-        return _shared_out(joined, share.tolist(), groups, hardware)
+        return _shared_out(joined, share.tolist(), groups, hardware, _runs(joined, place.ravel().tolist()))
     arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
     joined = jax.vmap(one)(arrays, {name: jnp.cumsum(array) - array for name, array in arrays.items()})
     return _shared_out(joined, None, groups, hardware)
@@ -348,18 +357,70 @@ def _largest(values: Any) -> Scalar:
     return jnp.max(values)
 
 
-def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -> Cost:
+def _blocks_each(nest: Nest) -> Scalar:
+    """Blocks at one position of the grid's first axis."""
+    return nest.recorder.blocks / nest.recorder.extents[0]
+
+
+def _runs(entries: tuple, order: list[int]) -> list[tuple[Scalar, Scalar]]:
+    """Cycles and number of the blocks of each entry, in the order in which they are handed out."""
+    costs, blocks_each, *_ = entries
+    return [(costs.cycles[n], blocks_each[n]) for n in order]
+
+
+STRATA = 4
+"""Parts of an uneven axis whose first and last block are costed; in between, cost is linear."""
+
+
+def _predict_positions(kernel, specs, shapes, values, hardware, options, longest: Nest) -> Cost:
+    """A grid axis whose trip counts depend on its index: cost blocks along it, then share all of them out."""
+    extent = longest.recorder.extents[0]
+
+    def one(position: Scalar):
+        nest = record(kernel, specs, shapes, values, hardware, options, None, position, longest.traffic)
+        cost = _summary(nest, hardware, closed_form(nest.walk, options.warm), 1)
+        return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
+
+    if is_number(hardware.times.launch_us, extent):
+        ends = [n * int(extent) // STRATA for n in range(STRATA + 1)]
+        parts = [(low, high - 1) for low, high in itertools.pairwise(ends) if low < high]
+        places = sorted({place for part in parts for place in part})
+        results = [one(place) for place in places]
+        weights, runs = [0.0] * len(places), []
+        for low, high in parts:
+            a, b = places.index(low), places.index(high)
+            weights[a] += (high - low + 1) / 2
+            weights[b] += (high - low + 1) / 2
+            for place in range(low, high + 1):
+                share = (place - low) / max(high - low, 1)
+                cycles = results[a][0].cycles * (1 - share) + results[b][0].cycles * share
+                runs.append((cycles, results[a][1]))
+        joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
+        return _shared_out(joined, weights, extent, hardware, runs)
+    parts = jnp.arange(STRATA, dtype=jnp.float32)
+    low, high = jnp.floor(parts * extent / STRATA), jnp.floor((parts + 1) * extent / STRATA)
+    weights = jnp.repeat((high - low) / 2, 2)
+    joined = jax.vmap(one)(jnp.stack([low, jnp.maximum(high - 1, low)], axis=1).ravel())
+    return _shared_out(joined, weights, extent, hardware)
+
+
+def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware, runs: list | None = None) -> Cost:
     """The cost of all entries' blocks handed to the cores in turn; leaves of ``entries`` run along the entries.
 
-    The busiest core has its share of the waves, and at least the longest block.
+    ``weights`` says how many entries each stands for, of ``groups`` in all; ``runs`` are the blocks as
+    :func:`makespan` takes them, on plain numbers. Work on the busiest core is as it is in all blocks.
     """
     costs, blocks_each, active, least = entries
     blocks = _total(blocks_each, weights)
     waves = cdiv(blocks, active[0])
-    cycles = maximum(_largest(costs.cycles), _total(costs.cycles, blocks_each, weights) / blocks * waves)
+    if runs is not None:
+        cycles = makespan(runs, active[0])
+    else:
+        cycles = traced_makespan(costs.cycles, blocks_each if weights is None else blocks_each * weights, active[0])
     launch = hardware.times.launch_us
     time_us = launch + cycles / hardware.clock_mhz
     work, reads = (_total(part, weights) / groups for part in least)
+    whole = _total(costs.cycles, blocks_each, weights)
 
     def mean(tree: dict) -> dict:
         return {name: _total(leaf, weights) / groups for name, leaf in tree.items()}
@@ -369,7 +430,7 @@ def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -
         cycles=cycles,
         blocks=blocks,
         waves=waves,
-        busy={p: _total(leaf, blocks_each, weights) / blocks * waves for p, leaf in costs.busy.items()},
+        busy={p: _total(leaf, blocks_each, weights) / whole * cycles for p, leaf in costs.busy.items()},
         moved=mean(costs.moved),
         useful=mean(costs.useful),
         occupancy={name: _largest(leaf) for name, leaf in costs.occupancy.items()},

@@ -21,11 +21,23 @@ def pipeline(count: Scalar, body: Callable[[Index, Carry], Carry], carry: Carry,
     return current().loop(count, body, carry, stages)
 
 
-def grid(extents: Sequence[Scalar], body: Callable[..., None], *, order: Order = ROW_MAJOR) -> None:
-    """Run ``body(i, j, ...)`` once per block. ``order`` is the order in which blocks are handed to cores."""
+def grid(
+    extents: Sequence[Scalar], body: Callable[..., None], *, order: Order = ROW_MAJOR, uneven: bool = False
+) -> None:
+    """Run ``body(i, j, ...)`` once per block.
+
+    Args:
+        extents: blocks along each axis.
+        body: what a block does.
+        order: the order in which blocks are handed to cores.
+        uneven: trip counts depend on the first index, and the first block is the longest. The cost then reads blocks
+            along that axis one by one, and hands them to the cores in turn.
+    """
     if not extents:
         raise KernelError("`extents` of a grid needs at least one axis")
-    current().grid(tuple(extents), body, order)
+    if uneven and order.group is not None:
+        raise KernelError("`uneven` blocks are handed out row by row; leave out `order`")
+    current().grid(tuple(extents), body, order, uneven)
 
 
 def row_slices(count: Scalar) -> None:

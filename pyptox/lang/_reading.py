@@ -96,8 +96,8 @@ class AbstractReading(abc.ABC):
         """Interpret ``count`` iterations of ``body(index, carry) -> carry``."""
 
     @abc.abstractmethod
-    def grid(self, extents: Sequence[Scalar], body: Callable, order: Order) -> None:
-        """Interpret ``body(*indices)`` for each block."""
+    def grid(self, extents: Sequence[Scalar], body: Callable, order: Order, uneven: bool) -> None:
+        """Interpret ``body(*indices)`` for each block; arguments as in ``pl.grid``."""
 
     @abc.abstractmethod
     def value(self, index: Index) -> Scalar:

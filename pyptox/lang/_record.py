@@ -140,10 +140,21 @@ class Recorder(AbstractReading):
         sizes: chip sizes, which implicit staging consults.
         cores: cores that walk the grid; the walk's trip count is the number of waves.
         data: value of each ``(tensor, kind)`` of control inputs for the block that is read.
+        position: of an uneven grid, where along its first axis the block is that is read.
+
+    Attributes:
+        uneven: trip counts depend on the first index of the grid.
     """
 
-    def __init__(self, sizes: Sizes, cores: Scalar, data: Mapping[tuple[str, str], Scalar] | None = None):
+    def __init__(
+        self,
+        sizes: Sizes,
+        cores: Scalar,
+        data: Mapping[tuple[str, str], Scalar] | None = None,
+        position: Scalar = 0,
+    ):
         self.sizes, self.cores, self.data = sizes, cores, dict(data or {})
+        self.position, self.uneven = position, False
         self.values: dict[Any, Scalar] = {}
         self.nodes: list = []
         self.walk: Loop | None = None
@@ -201,7 +212,7 @@ class Recorder(AbstractReading):
     def loop(self, count: Scalar, body, carry: Any, stages: Scalar) -> Any:
         axis = Axis(f"loop{len(self._loops)}", "loop")
         index = Index(((axis, 1),), 0)
-        node = Loop(self._next_key, axis, count, stages, may_be_empty=bool(self.data))
+        node = Loop(self._next_key, axis, count, stages, may_be_empty=self.alone)
         self._next_key += 1
         marks = self._next_buffer, self._next_key
         node.first, made = self._body(node, 0, lambda: body(index, carry))
@@ -223,20 +234,23 @@ class Recorder(AbstractReading):
         self.nodes.append(node)
         return carry
 
-    def grid(self, extents, body, order: Order) -> None:
+    def grid(self, extents, body, order: Order, uneven: bool) -> None:
         if self.walk is not None:
             raise KernelError("a kernel has one pl.grid; make the second one a kernel of its own")
         self.axes, self.extents, self.order = new_axes(len(extents)), list(extents), order
         self.levels = grid_levels(self.axes, self.extents, order)
         indices = [Index(((axis, 1),), 0) for axis in self.axes]
         blocks = self.blocks
-        waves = 1 if self.data else cdiv(blocks, self.cores)
+        self.uneven = uneven
+        waves = 1 if self.alone else cdiv(blocks, self.cores)
         self.walk = node = Loop(-1, Axis("walk", "loop"), waves, 1)
         for axis in self.axes:
             self.values[axis] = 0
+        if uneven:
+            self.values[self.axes[0]] = self.position
         node.first, _ = self._body(node, 0, lambda: body(*indices))
         self.nodes = [node]
-        if self.data:  # one block stands for all
+        if self.alone:
             node.last = node.first
             return
         self._next_buffer, self._next_key = 0, 0
@@ -245,6 +259,11 @@ class Recorder(AbstractReading):
         node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
 
     # ------------------------------------------------------------------------------------------------ helpers
+    @property
+    def alone(self) -> bool:
+        """True when blocks differ by more than their ragged ends: the nest holds one block of one kind."""
+        return bool(self.data) or self.uneven
+
     @property
     def blocks(self) -> Scalar:
         """Number of blocks of the grid."""
@@ -321,8 +340,8 @@ class Recorder(AbstractReading):
         hardware: Hardware,
         group: int = 0,
     ) -> "Recorder":
-        """The nest with plain numbers. ``group`` is the position in the control inputs that is read."""
-        recorder = Recorder(plain_sizes(hardware.sizes), int(hardware.counts.aic), data_at(specs, group))
+        """The nest with plain numbers. ``group`` is the position in control inputs or an uneven grid that is read."""
+        recorder = Recorder(plain_sizes(hardware.sizes), int(hardware.counts.aic), data_at(specs, group), group)
         kernel.read(recorder, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         if recorder.walk is None:
             raise KernelError(f"kernel `{kernel.name}` must call pl.grid")

@@ -47,12 +47,12 @@ def regions(
     [[[16, 32], [4, 32]]]
     """
     config, chip = kernel.configuration(values), hardware or a2a3()
-    lengths = [len(spec.values) for spec in specs.values() if spec.values is not None]
-    if not lengths:
-        return _regions(Recorder.of_integers(kernel, specs, config, chip), specs)
+    recorder = Recorder.of_integers(kernel, specs, config, chip)
+    if not recorder.alone:
+        return _regions(recorder, specs)
     # trip counts differ along the first axis of the grid: each position has a reading of its own
     result: list[Regions] = []
-    for group in range(lengths[0]):
+    for group in range(int(recorder.extents[0])):
         recorder = Recorder.of_integers(kernel, specs, config, chip, group)
         part = _regions(recorder, specs)
         here = _coordinates(recorder)[0] == group

@@ -131,7 +131,7 @@ class _Run(AbstractReading):
         )
         return self._fori(count, step, carry)
 
-    def grid(self, extents, body, order: Order) -> None:
+    def grid(self, extents, body, order: Order, uneven: bool) -> None:
         extents = [int(extent) for extent in extents]
         axes = new_axes(len(extents))
 
