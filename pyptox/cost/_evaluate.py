@@ -420,7 +420,7 @@ def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware
     launch = hardware.times.launch_us
     time_us = launch + cycles / hardware.clock_mhz
     work, reads = (_total(part, weights) / groups for part in least)
-    whole = _total(costs.cycles, blocks_each, weights)
+    whole = maximum(_total(costs.cycles, blocks_each, weights), 1e-9)  # empty entries may take no time at all
 
     def mean(tree: dict) -> dict:
         return {name: _total(leaf, weights) / groups for name, leaf in tree.items()}

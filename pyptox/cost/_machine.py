@@ -184,7 +184,7 @@ def _run(nodes: list, state: _State, frames: dict[int, _Frame], warm: Callable[[
 
 
 def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callable[[Loop], int]) -> None:
-    count, steps = loop.count, warm(loop)
+    count, steps = loop.count, 0 if loop.once else warm(loop)
     if is_number(count) and count < 1:
         return
     made = _made_in(loop.first)
@@ -205,7 +205,7 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
         for number in made:
             frame.released.setdefault(number, []).append(state.get("released", number))
         snapshots.append(state.copy())
-    if is_number(count) and count - 1 <= steps:
+    if loop.once or (is_number(count) and count - 1 <= steps):
         frame.iteration = steps  # the last iteration follows directly: its waits are those of a warm one
     else:
         _advance(loop, state, snapshots, frame, made)

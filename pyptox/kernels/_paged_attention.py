@@ -2,6 +2,7 @@
 
 from .. import lang as pl
 from .._errors import KernelError
+from ._attention import attend
 
 
 def _checked(q: pl.Spec, k: pl.Spec, v: pl.Spec, table: pl.Spec, lengths: pl.Spec) -> pl.Spec:
@@ -66,58 +67,20 @@ def paged_attention(
 
     def block(r, h):
         length = pl.element(lengths, r)
-        count = pl.maximum(pl.cdiv(length, page), 1)
-        steady = pl.maximum(count - preload, 0)
         query = pl.load(q, (r, h, 0, 0), (1, 1, rows, size))
 
         def load_page(cache, j):
             at = (pl.lookup(table, (r, j)), h, 0, 0)
             return pl.load(cache, at, (1, 1, page, size), valid=(None, None, length - j * page, None))
 
-        def weights(j, running):
-            """The weights of one page, pushed to the cube, and what they do to the sums so far."""
-            largest, total = running
-            scores = pl.matmul(query, load_page(k, j), transpose_rhs=True)
-            scores = pl.multiply(pl.move(scores, pl.Vec), scale)
-            new = pl.maximum_of(largest, pl.row_max(scores))
-            fade = pl.exp(pl.subtract(largest, new))
-            p = pl.exp(pl.subtract(scores, new))
-            total = pl.multiply_add(total, fade, pl.row_sum(p))
-            return pl.move(pl.cast(p, q.dtype), pl.GM), fade, (new, total)
+        def scores_of(j):
+            return pl.multiply(pl.move(pl.matmul(query, load_page(k, j), transpose_rhs=True), pl.Vec), scale)
 
-        def add_values(j, result, p, fade):
-            part = pl.matmul(pl.move(p, pl.Mat), load_page(v, j))
-            return pl.multiply_add(result, fade, pl.move(part, pl.Vec))
-
-        def there_is(n):
-            """1 where a request has more than ``n`` pages, 0 elsewhere: iterations of what is done for page ``n``."""
-            return pl.minimum(pl.maximum(count - n, 0), 1)
-
-        # the sum starts above zero, which the first key fades to nothing, so that no keys give zeros
-        running = (pl.full((rows, 1), -1e30, "fp32"), pl.full((rows, 1), 1e-30, "fp32"))
-        result = pl.zeros((rows, size), "fp32")
-        ahead = []
-        for n in range(preload):
-            if n == 0:
-                p, fade, running = weights(0, running)
-            else:
-                p, fade, running = pl.range(there_is(n), lambda _, c, n=n: weights(n, c[2]), (*ahead[-1], running))
-            ahead.append((p, fade))
-
-        def step(j, carry):
-            result, running, ahead = carry
-            p, fade, running = weights(j + preload, running)
-            ahead = [*ahead, (p, fade)]
-            return add_values(j, result, *ahead[0]), running, ahead[1:]
-
-        result, running, ahead = pl.pipeline(steady, step, (result, running, ahead), stages=stages)
-        for n, (p, fade) in enumerate(ahead):
-            if n == 0:
-                result = add_values(steady, result, p, fade)
-            else:
-                result = pl.range(
-                    there_is(n), lambda _, c, n=n, p=p, fade=fade: add_values(steady + n, c, p, fade), result
-                )
-        pl.store(out, (r, h, 0, 0), pl.cast(pl.divide(result, running[1]), out.dtype))
+        # a request without keys goes through one page that holds none
+        count = pl.maximum(pl.cdiv(length, page), 1)
+        result = attend(
+            count, scores_of, lambda j: load_page(v, j), rows, size, q.dtype, preload=preload, stages=stages, surely=1
+        )
+        pl.store(out, (r, h, 0, 0), pl.cast(result, out.dtype))
 
     pl.grid((requests, heads), block)

@@ -17,6 +17,7 @@ from ._loops import pipeline as pipeline
 from ._loops import prefix as prefix
 from ._loops import range as range
 from ._loops import row_slices as row_slices
+from ._loops import when as when
 from ._ops import full as full
 from ._ops import load as load
 from ._ops import matmul as matmul

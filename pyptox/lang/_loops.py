@@ -21,6 +21,12 @@ def pipeline(count: Scalar, body: Callable[[Index, Carry], Carry], carry: Carry,
     return current().loop(count, body, carry, stages)
 
 
+def when(count: Scalar, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """``body(carry)`` where ``count`` is positive, ``carry`` elsewhere: a step that a short loop leaves out."""
+    reading = current()
+    return reading.when(reading.minimum(reading.maximum(count, 0), 1), body, carry)
+
+
 def grid(
     extents: Sequence[Scalar], body: Callable[..., None], *, order: Order = ROW_MAJOR, uneven: bool = False
 ) -> None:

@@ -69,6 +69,7 @@ class Loop:
     first: list = field(default_factory=list)
     last: list = field(default_factory=list)
     may_be_empty: bool = False  # the trip count comes from data
+    once: bool = False  # there is one iteration at most
     carried: tuple[tuple[Buffer, Buffer], ...] = ()  # what an iteration is handed, and what it hands on in its place
 
 
@@ -208,6 +209,14 @@ class Recorder(AbstractReading):
         self._next_key += 1
         self.nodes.append(instruction)
         return out
+
+    def when(self, count: Scalar, body, carry: Any) -> Any:
+        node = Loop(self._next_key, Axis("when", "loop"), count, 1, may_be_empty=True, once=True)
+        self._next_key += 1
+        node.first, made = self._body(node, 0, lambda: body(carry))
+        node.last = node.first
+        self.nodes.append(node)
+        return made
 
     def loop(self, count: Scalar, body, carry: Any, stages: Scalar) -> Any:
         axis = Axis(f"loop{len(self._loops)}", "loop")
