@@ -5,7 +5,6 @@ simulation start from, on traced scalars it is what :mod:`pyptox.cost._batch` ji
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -368,12 +367,16 @@ def _runs(entries: tuple, order: list[int]) -> list[tuple[Scalar, Scalar]]:
     return [(costs.cycles[n], blocks_each[n]) for n in order]
 
 
-STRATA = 4
-"""Parts of an uneven axis whose first and last block are costed; in between, cost is linear."""
+SPLITS, STRATA = 3, 8
+"""How finely an uneven axis is costed: cuts on plain numbers, each where most can be missed; parts on traced ones."""
 
 
 def _predict_positions(kernel, specs, shapes, values, hardware, options, longest: Nest) -> Cost:
-    """A grid axis whose trip counts depend on its index: cost blocks along it, then share all of them out."""
+    """A grid axis whose trip counts depend on its index: cost blocks along it, then share all of them out.
+
+    The first block, which alone may be ragged, is costed for itself. The others are cut into parts whose first and
+    last block are costed; in between, cost is taken to be linear.
+    """
     extent = longest.recorder.extents[0]
 
     def one(position: Scalar):
@@ -382,26 +385,46 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
         return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
 
     if is_number(hardware.times.launch_us, extent):
-        ends = [n * int(extent) // STRATA for n in range(STRATA + 1)]
-        parts = [(low, high - 1) for low, high in itertools.pairwise(ends) if low < high]
-        places = sorted({place for part in parts for place in part})
-        results = [one(place) for place in places]
-        weights, runs = [0.0] * len(places), []
-        for low, high in parts:
-            a, b = places.index(low), places.index(high)
-            weights[a] += (high - low + 1) / 2
-            weights[b] += (high - low + 1) / 2
-            for place in range(low, high + 1):
-                share = (place - low) / max(high - low, 1)
-                cycles = results[a][0].cycles * (1 - share) + results[b][0].cycles * share
-                runs.append((cycles, results[a][1]))
-        joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
-        return _shared_out(joined, weights, extent, hardware, runs)
+        return _interpolated(one, int(extent), hardware)
     parts = jnp.arange(STRATA, dtype=jnp.float32)
-    low, high = jnp.floor(parts * extent / STRATA), jnp.floor((parts + 1) * extent / STRATA)
-    weights = jnp.repeat((high - low) / 2, 2)
-    joined = jax.vmap(one)(jnp.stack([low, jnp.maximum(high - 1, low)], axis=1).ravel())
-    return _shared_out(joined, weights, extent, hardware)
+    low = jnp.maximum(jnp.floor(parts * extent / STRATA), 1)
+    high = jnp.floor((parts + 1) * extent / STRATA) - 1
+    places = jnp.stack([low, jnp.maximum(high, low)], axis=1).ravel()
+    weights = jnp.repeat(jnp.maximum(high - low + 1, 0) / 2, 2)
+    joined = jax.vmap(one)(jnp.concatenate([jnp.zeros(1), jnp.minimum(places, extent - 1)]))
+    return _shared_out(joined, jnp.concatenate([jnp.ones(1), weights]), extent, hardware)
+
+
+def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
+    """:func:`_predict_positions` on plain numbers: the part in which cost falls most, for its length, is cut next."""
+    costed = {place: one(place) for place in sorted({0, min(1, extent - 1), extent - 1})}
+    parts = [(1, extent - 1)] if extent > 1 else []
+
+    def missed(part: tuple[int, int]) -> Scalar:
+        low, high = part
+        return abs(costed[low][0].cycles - costed[high][0].cycles) * max(high - low - 1, 0)
+
+    for _ in range(SPLITS):
+        low, high = max(parts, key=missed, default=(0, 0))
+        if high - low < 2:
+            break
+        # steps of several blocks are cut between two of them where the axis holds whole ones
+        middle = ((low if low > 1 else 0) + high) // 2
+        parts.remove((low, high))
+        parts += [(low, middle), (middle + 1, high)]
+        for place in (middle, middle + 1):
+            if place not in costed:
+                costed[place] = one(place)
+    weights, runs = dict.fromkeys(costed, 0.0), []
+    for low, high in [(0, 0), *sorted(parts)]:
+        weights[low] += (high - low + 1) / 2
+        weights[high] += (high - low + 1) / 2
+        for place in range(low, high + 1):
+            share = (place - low) / max(high - low, 1)
+            cycles = costed[low][0].cycles * (1 - share) + costed[high][0].cycles * share
+            runs.append((cycles, costed[low][1]))
+    joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *costed.values())
+    return _shared_out(joined, list(weights.values()), extent, hardware, runs)
 
 
 def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware, runs: list | None = None) -> Cost:
