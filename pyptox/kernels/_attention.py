@@ -76,7 +76,8 @@ def attend(
         return pl.move(pl.cast(p, dtype), pl.GM), fade, (new, total)
 
     def add_values(number, result, p, fade):
-        part = pl.matmul(pl.move(p, pl.Mat), values_of(number))
+        values = values_of(number)  # before the weights, which the same pipe waits for
+        part = pl.matmul(pl.move(p, pl.Mat), values)
         return pl.multiply_add(result, fade, pl.move(part, pl.Vec))
 
     def where_there_is(n, body, carry):
