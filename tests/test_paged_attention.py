@@ -1,6 +1,7 @@
 """Paged attention against an independent softmax over gathered keys, and its cost against single blocks."""
 
 import heapq
+import itertools
 import time
 
 import jax
@@ -177,7 +178,7 @@ def test_requests_of_differing_lengths_are_shared_out(requests):
 
 def test_longer_requests_and_smaller_pages_take_longer():
     times = [_cost(_specs([length] * 16)).time_us for length in (0, 1, 512, 1024, 4096)]
-    assert all(a <= b for a, b in zip(times, times[1:], strict=False))
+    assert all(a <= b for a, b in itertools.pairwise(times))
     assert times[-1] > 3.5 * times[-2] - 2.5 * times[0]
     assert _cost(_specs([4096] * 16, 16)).time_us > 1.3 * _cost(_specs([4096] * 16, 128)).time_us
     # the longest request bounds

@@ -16,7 +16,7 @@ import numpy as np
 from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar, cdiv, is_number, maximum, minimum, where
-from ..hardware import Hardware, a2a3
+from ..hardware import Hardware, Sizes, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, over_iterations, tensors_with_shapes
 from ..lang._types import Spec
@@ -224,7 +224,8 @@ def predict(
     return _summary(nest, hardware, cycles, nest.walk.count)
 
 
-def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> Cost:
+def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar, like: Cost | None = None) -> Cost:
+    """The prediction for a nest; ``like`` is that of another block of the kernel, whose tiles are as large."""
     recorder, sizes, t = nest.recorder, hardware.sizes, hardware.times
     cycles = cycles + waves * t.block
     moved = {"read": 0.0, "write": 0.0, "hbm": 0.0}
@@ -235,11 +236,7 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         useful[way] = useful[way] + transfer.useful
         if way == "read":
             moved["hbm"] = moved["hbm"] + transfer.moved * transfer.miss
-    used = occupancy(uses(recorder, sizes))
-    row = narrowest_row(recorder)
-    legal: Any = row >= sizes.min_row
-    for space in HARD:
-        legal = legal & (used[space] <= getattr(sizes, space.size_name))
+    used, row, legal = _fits(recorder, sizes) if like is None else (like.occupancy, like.row, like.legal)
     return Cost(
         time_us=t.launch_us + cycles / hardware.clock_mhz,
         cycles=cycles,
@@ -248,11 +245,20 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         busy=busy([nest.walk]),
         moved=moved,
         useful=useful,
-        occupancy={space.value: used[space] for space in used},
+        occupancy=used,
         row=row,
         legal=legal,
         bound_us=minimum(t.launch_us + maximum(*_least(nest, hardware)), t.launch_us + cycles / hardware.clock_mhz),
     )
+
+
+def _fits(recorder: Recorder, sizes: Sizes) -> tuple[dict[str, Scalar], Scalar, Any]:
+    """Occupancy by space, the narrowest row, and whether both are within the limits of the chip."""
+    used, row = occupancy(uses(recorder, sizes)), narrowest_row(recorder)
+    legal: Any = row >= sizes.min_row
+    for space in HARD:
+        legal = legal & (used[space] <= getattr(sizes, space.size_name))
+    return {space.value: used[space] for space in used}, row, legal
 
 
 def _ideal_cube(nodes: list, hardware: Hardware) -> Scalar:
@@ -305,12 +311,12 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
     if len(lengths) != 1:
         raise KernelError(f"control inputs of `{kernel.name}` must have one length; got {sorted(lengths)}")
 
-    def one(element: Mapping[str, Any], before: Mapping[str, Any]):
+    def one(element: Mapping[str, Any], before: Mapping[str, Any], like: Cost | None = None):
         data = {(name, "element"): element[name] for name in element}
         data |= {(name, "prefix"): before[name] for name in before}
         nest = record(kernel, specs, shapes, values, hardware, options, data)
         cycles = closed_form(nest.walk, options.warm)
-        cost = _summary(nest, hardware, cycles, 1)
+        cost = _summary(nest, hardware, cycles, 1, like)
         work, reads = _least(nest, hardware)
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
@@ -325,10 +331,10 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
             table, axis=1, return_index=True, return_inverse=True, return_counts=True
         )
         before = np.cumsum(table, axis=1) - table
-        results = [
-            one(dict(zip(control, distinct[:, n].tolist(), strict=True)), dict(zip(control, prefix, strict=True)))
-            for n, prefix in enumerate(before[:, first].T.tolist())
-        ]
+        results: list = []
+        for element, prefix in zip(distinct.T.tolist(), before[:, first].T.tolist(), strict=True):
+            given = (dict(zip(control, numbers, strict=True)) for numbers in (element, prefix))
+            results.append(one(*given, results[0][0] if results else None))
         joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
         return _shared_out(joined, share.tolist(), groups, hardware, _runs(joined, place.ravel().tolist()))
     arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
@@ -379,9 +385,9 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
     """
     extent = longest.recorder.extents[0]
 
-    def one(position: Scalar):
+    def one(position: Scalar, like: Cost | None = None):
         nest = record(kernel, specs, shapes, values, hardware, options, None, position, longest.traffic)
-        cost = _summary(nest, hardware, closed_form(nest.walk, options.warm), 1)
+        cost = _summary(nest, hardware, closed_form(nest.walk, options.warm), 1, like)
         return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
 
     if is_number(hardware.times.launch_us, extent):
@@ -397,7 +403,9 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
 
 def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
     """:func:`_predict_positions` on plain numbers: the part in which cost falls most, for its length, is cut next."""
-    costed = {place: one(place) for place in sorted({0, min(1, extent - 1), extent - 1})}
+    costed = {0: one(0)}
+    for place in sorted({min(1, extent - 1), extent - 1} - {0}):
+        costed[place] = one(place, costed[0][0])
     parts = [(1, extent - 1)] if extent > 1 else []
 
     def missed(part: tuple[int, int]) -> Scalar:
@@ -414,7 +422,7 @@ def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
         parts += [(low, middle), (middle + 1, high)]
         for place in (middle, middle + 1):
             if place not in costed:
-                costed[place] = one(place)
+                costed[place] = one(place, costed[0][0])
     weights, runs = dict.fromkeys(costed, 0.0), []
     for low, high in [(0, 0), *sorted(parts)]:
         weights[low] += (high - low + 1) / 2

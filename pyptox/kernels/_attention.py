@@ -151,9 +151,7 @@ def flash_attention(
         def values_of(number):
             return pl.load(v, (h, number * tile.n, 0), (1, tile.n, size))
 
-        result = attend(
-            count, scores_of, values_of, tile.m, size, q.dtype, preload=ahead, stages=stages, surely=surely
-        )
+        result = attend(count, scores_of, values_of, tile.m, size, q.dtype, preload=ahead, stages=stages, surely=surely)
         pl.store(out, (h, first, 0), pl.cast(result, out.dtype))
 
     def causal_block(i, h):

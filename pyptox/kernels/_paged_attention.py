@@ -41,7 +41,7 @@ def paged_attention(
     out: pl.Tensor,
     *,
     stages: int = 2,
-    preload: int = 2,
+    preload: int = 1,
 ) -> None:
     """``out[r, h, g] = softmax(q[r, h, g] kᵀ / sqrt(size)) v`` over the ``lengths[r]`` keys of each request.
 

@@ -267,5 +267,7 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
     # the values of control inputs are arguments: one compilation serves them all
-    known = [(n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()]
+    known = [
+        (n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()
+    ]
     return _compiled(kernel, tuple(known), tuple(values.items()), tuple(limits.items()), float64)
