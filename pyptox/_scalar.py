@@ -64,7 +64,7 @@ def where(condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
     """The larger value; the derivative is that of the larger operand (the first, on ties)."""
-    if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
+    if is_number(a, b):
         return a if a >= b else b
     if a is b:
         return a
@@ -73,7 +73,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
     """The smaller value; the derivative is that of the smaller operand (the first, on ties)."""
-    if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
+    if is_number(a, b):
         return a if a <= b else b
     if a is b:
         return a

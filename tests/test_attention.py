@@ -66,8 +66,9 @@ def test_causal_values_equal_those_of_jax(queries, keys):
     q, k, v = (RNG.standard_normal((2, rows, 32)).astype(np.float32) for rows in (queries, keys, keys))
     turned = (jnp.asarray(x.transpose(1, 0, 2)) for x in (q, k, v))
     expected = jax.nn.dot_product_attention(*turned, is_causal=True).transpose(1, 0, 2)
-    for values in ({"m": 16, "n": 32}, {"m": 48, "n": 16, "preload": 4}, {"m": 16, "n": 64, "preload": 1}):
-        np.testing.assert_allclose(px.run(KERNEL, q, k, v, causal=True, **values), expected, atol=1e-5)
+    for m, n, preload in ((16, 32, 2), (48, 16, 4), (16, 64, 1)):
+        actual = px.run(KERNEL, q, k, v, causal=True, m=m, n=n, preload=preload)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 CHIP = plain_hardware(px.hardware.a2a3())

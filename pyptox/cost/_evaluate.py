@@ -333,8 +333,8 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         before = np.cumsum(table, axis=1) - table
         results: list = []
         for element, prefix in zip(distinct.T.tolist(), before[:, first].T.tolist(), strict=True):
-            given = (dict(zip(control, numbers, strict=True)) for numbers in (element, prefix))
-            results.append(one(*given, results[0][0] if results else None))
+            here, start = (dict(zip(control, numbers, strict=True)) for numbers in (element, prefix))
+            results.append(one(here, start, results[0][0] if results else None))
         joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
         return _shared_out(joined, share.tolist(), groups, hardware, _runs(joined, place.ravel().tolist()))
     arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
