@@ -282,3 +282,25 @@ def test_a_lookup_places_any_load():
 
     with pytest.raises(px.KernelError, match="int32 tensor"):
         px.run(wrong, x)
+
+
+def test_a_step_that_may_be_left_out_and_an_order_that_uneven_blocks_do_not_have():
+    @px.kernel(outputs={"out": lambda x, lengths: x}, tile={"n": 64})
+    def halved(x: pl.Tensor, lengths: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes) -> None:
+        def block(i):
+            part = pl.load(x, (i, 0), (1, tile.n), space=pl.Vec)
+            some = pl.minimum(pl.element(lengths, i), 5)
+            pl.store(out, (i, 0), pl.when(some, lambda y: pl.multiply(y, 0.5), part))
+
+        pl.grid((x.shape[0],), block)
+
+    x = np.ones((3, 64), np.float32)
+    values = np.asarray(px.run(halved, x, px.control([0, 1, 7])))
+    assert values[:, 0].tolist() == [1.0, 0.5, 0.5]
+
+    @px.kernel(outputs={"out": lambda x: x}, tile={"n": 64})
+    def wrong(x: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes) -> None:
+        pl.grid((4, 4), lambda i, j: None, order=pl.swizzled(2), uneven=True)
+
+    with pytest.raises(px.KernelError, match="`uneven`"):
+        px.run(wrong, x)

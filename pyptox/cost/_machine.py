@@ -3,9 +3,10 @@
 An instruction starts when its pipe is free, its operands are ready, and the buffer slot that it overwrites has
 been read; a buffer made inside a loop of ``stages`` s has s slots. That recurrence is linear over (max, +), so a
 loop settles into a period after a few iterations. :func:`closed_form` simulates ``warm`` iterations of every loop,
-advances the state by the period, and simulates the last iteration for real; its cost does not depend on trip
-counts, and it works on plain numbers, arrays and traced scalars alike. :func:`simulate` unrolls the same machine
-in full, on plain numbers, and yields every instruction: the trace, and the judge of the closed form.
+advances the state by the period, and simulates the last iteration for real (on plain numbers it goes on, up to twice
+as far, until the period is seen: iterations of two lengths may alternate); its cost does not depend on trip counts,
+and it works on plain numbers, arrays and traced scalars alike. :func:`simulate` unrolls the same machine in full, on
+plain numbers, and yields every instruction: the trace, and the judge of the closed form.
 
 The rates of the extrapolation (each pipe at ``min(max(own slope, own busy), max(completion slope, largest
 busy))``) are those of a trial whose closed form agreed with the full simulation within 7e-6 at ``warm=4``.
