@@ -53,7 +53,7 @@ def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Can
     cycles = float(cost.cycles)
     if not control:
         nest = record(kernel, specs, shapes, config, hardware, accurate)
-        if count_instructions([nest.walk]) <= _FULL_SIMULATION:
+        if not nest.recorder.uneven and count_instructions([nest.walk]) <= _FULL_SIMULATION:
             cycles = full_cycles(nest.walk) + float(cost.waves) * float(hardware.times.block)
     time_us = float(hardware.times.launch_us) + cycles / float(hardware.clock_mhz)
     share = {pipe: float(busy) / cycles for pipe, busy in cost.busy.items()}

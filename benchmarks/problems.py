@@ -56,6 +56,9 @@ def _problems() -> Iterator[tuple[pl.Kernel, dict[str, pl.Spec]]]:
     yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
     attention = k.flash_attention
     yield attention, attention.specs(*(px.spec((8, 1024, 128), "bf16"),) * 3)
+    paged, cache = k.paged_attention, px.spec((80, 8, 128, 128), "bf16")
+    places = px.spec((16, 5), "int32"), pl.control([40 * n for n in range(16)])
+    yield paged, paged.specs(px.spec((16, 8, 5, 128), "bf16"), cache, cache, *places)
     grouped = k.grouped_matmul
     sizes = pl.control([64, 0, 200, 16])
     yield grouped, grouped.specs(px.spec((280, 512), "bf16"), px.spec((4, 512, 1024), "bf16"), sizes)

@@ -16,11 +16,12 @@ import numpy as np
 from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar, cdiv, is_number, maximum, minimum, where
-from ..hardware import Hardware, a2a3
+from ..hardware import Hardware, Sizes, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Instruction, Loop, Recorder, over_iterations, tensors_with_shapes
 from ..lang._types import Spec
 from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
+from ._hand_out import makespan, traced_makespan
 from ._machine import busy, closed_form
 from ._occupancy import HARD, narrowest_row, occupancy, uses
 from ._traffic import Transfer, transfers
@@ -114,7 +115,8 @@ def instructions(nodes: list):
     for node in nodes:
         if isinstance(node, Loop):
             yield from instructions(node.first)
-            yield from instructions(node.last)
+            if node.last is not node.first:
+                yield from instructions(node.last)
         else:
             yield node
 
@@ -147,19 +149,22 @@ def record(
     hardware: Hardware,
     options: Options,
     data: Mapping[tuple[str, str], Scalar] | None = None,
+    position: Scalar = 0,
+    longest: Mapping[int, Transfer] | None = None,
 ) -> Nest:
     """Read the kernel and fill in traffic and costs.
 
-    ``specs`` gives element types and ranks; sizes come from ``shapes``, which may be traced.
+    ``specs`` gives element types and ranks; sizes come from ``shapes``, which may be traced. Of an uneven grid the
+    block at ``position`` is read; ``longest`` is the traffic at its first one.
     """
     kind = kind_of(kernel, specs, options)
     cores = hardware.cores(kind) if options.cores is None else options.cores
-    recorder = Recorder(hardware.sizes, cores, data)
+    recorder = Recorder(hardware.sizes, cores, data, position)
     kernel.read(recorder, tensors_with_shapes(kernel, specs, shapes), values)
     if recorder.walk is None:
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
-    traffic = transfers(recorder, hardware.sizes, active)
+    traffic = transfers(recorder, hardware.sizes, active, longest)
     # fewer cores run in the last wave
     rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
@@ -167,10 +172,12 @@ def record(
     slices = recorder.vector_slices
     contexts: dict[tuple[int, bool], RuleContext] = {}
     producers: dict[int, str] = {}
-    whole = [(node, False) for node in instructions(recorder.walk.first)]
-    for node, last in [*whole, *((node, True) for node in instructions(recorder.walk.last))]:
+    read = [(node, False) for node in instructions(recorder.walk.first)]
+    if recorder.walk.last is not recorder.walk.first:
+        read += [(node, True) for node in instructions(recorder.walk.last)]
+    for node, last in read:
         miss, first = (traffic[node.key].miss, traffic[node.key].first) if node.key in traffic else (0.0, 0.0)
-        together = rest if last and not recorder.data else active
+        together = rest if last else active
         context = contexts.setdefault(
             (node.key, last),
             RuleContext(hardware.times, hardware.sizes, hardware.clock_mhz, together, split, miss, first, slices),
@@ -211,11 +218,14 @@ def predict(
     if control:
         return _predict_groups(kernel, specs, shapes, values, hardware, options, control)
     nest = record(kernel, specs, shapes, values, hardware, options)
+    if nest.recorder.uneven:
+        return _predict_positions(kernel, specs, shapes, values, hardware, options, nest)
     cycles = closed_form(nest.walk, options.warm)
     return _summary(nest, hardware, cycles, nest.walk.count)
 
 
-def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> Cost:
+def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar, like: Cost | None = None) -> Cost:
+    """The prediction for a nest; ``like`` is that of another block of the kernel, whose tiles are as large."""
     recorder, sizes, t = nest.recorder, hardware.sizes, hardware.times
     cycles = cycles + waves * t.block
     moved = {"read": 0.0, "write": 0.0, "hbm": 0.0}
@@ -226,11 +236,7 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         useful[way] = useful[way] + transfer.useful
         if way == "read":
             moved["hbm"] = moved["hbm"] + transfer.moved * transfer.miss
-    used = occupancy(uses(recorder, sizes))
-    row = narrowest_row(recorder)
-    legal: Any = row >= sizes.min_row
-    for space in HARD:
-        legal = legal & (used[space] <= getattr(sizes, space.size_name))
+    used, row, legal = _fits(recorder, sizes) if like is None else (like.occupancy, like.row, like.legal)
     return Cost(
         time_us=t.launch_us + cycles / hardware.clock_mhz,
         cycles=cycles,
@@ -239,11 +245,20 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
         busy=busy([nest.walk]),
         moved=moved,
         useful=useful,
-        occupancy={space.value: used[space] for space in used},
+        occupancy=used,
         row=row,
         legal=legal,
         bound_us=minimum(t.launch_us + maximum(*_least(nest, hardware)), t.launch_us + cycles / hardware.clock_mhz),
     )
+
+
+def _fits(recorder: Recorder, sizes: Sizes) -> tuple[dict[str, Scalar], Scalar, Any]:
+    """Occupancy by space, the narrowest row, and whether both are within the limits of the chip."""
+    used, row = occupancy(uses(recorder, sizes)), narrowest_row(recorder)
+    legal: Any = row >= sizes.min_row
+    for space in HARD:
+        legal = legal & (used[space] <= getattr(sizes, space.size_name))
+    return {space.value: used[space] for space in used}, row, legal
 
 
 def _ideal_cube(nodes: list, hardware: Hardware) -> Scalar:
@@ -267,6 +282,7 @@ def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
     """What no configuration does without, µs: the useful cube work over all cores, one HBM read of every input."""
     recorder, t = nest.recorder, hardware.times
     inputs: dict[str, Scalar] = {}
+    picked: dict[str, Scalar] = {}
     share: Scalar = 1.0  # mean useful part of a block, from what it writes
     for transfer in nest.traffic.values():
         tensor = transfer.access.tensor
@@ -275,8 +291,11 @@ def _least(nest: Nest, hardware: Hardware) -> tuple[Scalar, Scalar]:
             for extent in tensor.shape:
                 size = size * extent
             whole = size * dtype_of(tensor.dtype).bytes
-            # of a table whose rows are picked no more is sure to be read than the rows that are
-            inputs[tensor.name] = minimum(whole, transfer.useful) if transfer.access.instruction.by_row else whole
+            if transfer.access.instruction.by_lookup:
+                # of a table no more is sure to be read than the rows or pages that are picked
+                picked[tensor.name] = picked.get(tensor.name, 0.0) + transfer.useful
+                whole = minimum(whole, picked[tensor.name])
+            inputs[tensor.name] = whole
         else:
             share = transfer.mean
     reads: Scalar = 0.0
@@ -292,30 +311,32 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
     if len(lengths) != 1:
         raise KernelError(f"control inputs of `{kernel.name}` must have one length; got {sorted(lengths)}")
 
-    def one(element: Mapping[str, Any], before: Mapping[str, Any]):
+    def one(element: Mapping[str, Any], before: Mapping[str, Any], like: Cost | None = None):
         data = {(name, "element"): element[name] for name in element}
         data |= {(name, "prefix"): before[name] for name in before}
         nest = record(kernel, specs, shapes, values, hardware, options, data)
         cycles = closed_form(nest.walk, options.warm)
-        cost = _summary(nest, hardware, cycles, 1)
+        cost = _summary(nest, hardware, cycles, 1, like)
         work, reads = _least(nest, hardware)
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
         least = where(some, work, 0.0), where(some, reads, 0.0)
-        return cost, nest.recorder.blocks / nest.recorder.extents[0], nest.active, least
+        return cost, _blocks_each(nest), nest.active, least
 
     groups = lengths.pop()
     if is_number(hardware.times.launch_us):
         # plain numbers: entries of equal value cost the same, so each value is costed once
         table = np.stack([np.asarray(array) for array in control.values()])
-        distinct, first, share = np.unique(table, axis=1, return_index=True, return_counts=True)
+        distinct, first, place, share = np.unique(
+            table, axis=1, return_index=True, return_inverse=True, return_counts=True
+        )
         before = np.cumsum(table, axis=1) - table
-        results = [
-            one(dict(zip(control, distinct[:, n].tolist(), strict=True)), dict(zip(control, prefix, strict=True)))
-            for n, prefix in enumerate(before[:, first].T.tolist())
-        ]
+        results: list = []
+        for element, prefix in zip(distinct.T.tolist(), before[:, first].T.tolist(), strict=True):
+            here, start = (dict(zip(control, numbers, strict=True)) for numbers in (element, prefix))
+            results.append(one(here, start, results[0][0] if results else None))
         joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *results)
-        return _shared_out(joined, share.tolist(), groups, hardware)
+        return _shared_out(joined, share.tolist(), groups, hardware, _runs(joined, place.ravel().tolist()))
     arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
     joined = jax.vmap(one)(arrays, {name: jnp.cumsum(array) - array for name, array in arrays.items()})
     return _shared_out(joined, None, groups, hardware)
@@ -341,18 +362,96 @@ def _largest(values: Any) -> Scalar:
     return jnp.max(values)
 
 
-def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -> Cost:
+def _blocks_each(nest: Nest) -> Scalar:
+    """Blocks at one position of the grid's first axis."""
+    return nest.recorder.blocks / nest.recorder.extents[0]
+
+
+def _runs(entries: tuple, order: list[int]) -> list[tuple[Scalar, Scalar]]:
+    """Cycles and number of the blocks of each entry, in the order in which they are handed out."""
+    costs, blocks_each, *_ = entries
+    return [(costs.cycles[n], blocks_each[n]) for n in order]
+
+
+SPLITS, STRATA = 3, 8
+"""How finely an uneven axis is costed: cuts on plain numbers, each where most can be missed; parts on traced ones."""
+
+
+def _predict_positions(kernel, specs, shapes, values, hardware, options, longest: Nest) -> Cost:
+    """A grid axis whose trip counts depend on its index: cost blocks along it, then share all of them out.
+
+    The first block, which alone may be ragged, is costed for itself. The others are cut into parts whose first and
+    last block are costed; in between, cost is taken to be linear.
+    """
+    extent = longest.recorder.extents[0]
+
+    def one(position: Scalar, like: Cost | None = None):
+        nest = record(kernel, specs, shapes, values, hardware, options, None, position, longest.traffic)
+        cost = _summary(nest, hardware, closed_form(nest.walk, options.warm), 1, like)
+        return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
+
+    if is_number(hardware.times.launch_us, extent):
+        return _interpolated(one, int(extent), hardware)
+    parts = jnp.arange(STRATA, dtype=jnp.float32)
+    low = jnp.maximum(jnp.floor(parts * extent / STRATA), 1)
+    high = jnp.floor((parts + 1) * extent / STRATA) - 1
+    places = jnp.stack([low, jnp.maximum(high, low)], axis=1).ravel()
+    weights = jnp.repeat(jnp.maximum(high - low + 1, 0) / 2, 2)
+    joined = jax.vmap(one)(jnp.concatenate([jnp.zeros(1), jnp.minimum(places, extent - 1)]))
+    return _shared_out(joined, jnp.concatenate([jnp.ones(1), weights]), extent, hardware)
+
+
+def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
+    """:func:`_predict_positions` on plain numbers: the part in which cost falls most, for its length, is cut next."""
+    costed = {0: one(0)}
+    for place in sorted({min(1, extent - 1), extent - 1} - {0}):
+        costed[place] = one(place, costed[0][0])
+    parts = [(1, extent - 1)] if extent > 1 else []
+
+    def missed(part: tuple[int, int]) -> Scalar:
+        low, high = part
+        return abs(costed[low][0].cycles - costed[high][0].cycles) * max(high - low - 1, 0)
+
+    for _ in range(SPLITS):
+        low, high = max(parts, key=missed, default=(0, 0))
+        if high - low < 2:
+            break
+        # steps of several blocks are cut between two of them where the axis holds whole ones
+        middle = ((low if low > 1 else 0) + high) // 2
+        parts.remove((low, high))
+        parts += [(low, middle), (middle + 1, high)]
+        for place in (middle, middle + 1):
+            if place not in costed:
+                costed[place] = one(place, costed[0][0])
+    weights, runs = dict.fromkeys(costed, 0.0), []
+    for low, high in [(0, 0), *sorted(parts)]:
+        weights[low] += (high - low + 1) / 2
+        weights[high] += (high - low + 1) / 2
+        for place in range(low, high + 1):
+            share = (place - low) / max(high - low, 1)
+            cycles = costed[low][0].cycles * (1 - share) + costed[high][0].cycles * share
+            runs.append((cycles, costed[low][1]))
+    joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *costed.values())
+    return _shared_out(joined, list(weights.values()), extent, hardware, runs)
+
+
+def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware, runs: list | None = None) -> Cost:
     """The cost of all entries' blocks handed to the cores in turn; leaves of ``entries`` run along the entries.
 
-    The busiest core has its share of the waves, and at least the longest block.
+    ``weights`` says how many entries each stands for, of ``groups`` in all; ``runs`` are the blocks as
+    :func:`makespan` takes them, on plain numbers. Work on the busiest core is as it is in all blocks.
     """
     costs, blocks_each, active, least = entries
     blocks = _total(blocks_each, weights)
     waves = cdiv(blocks, active[0])
-    cycles = maximum(_largest(costs.cycles), _total(costs.cycles, blocks_each, weights) / blocks * waves)
+    if runs is not None:
+        cycles = makespan(runs, active[0])
+    else:
+        cycles = traced_makespan(costs.cycles, blocks_each if weights is None else blocks_each * weights, active[0])
     launch = hardware.times.launch_us
     time_us = launch + cycles / hardware.clock_mhz
     work, reads = (_total(part, weights) / groups for part in least)
+    whole = maximum(_total(costs.cycles, blocks_each, weights), 1e-9)  # empty entries may take no time at all
 
     def mean(tree: dict) -> dict:
         return {name: _total(leaf, weights) / groups for name, leaf in tree.items()}
@@ -362,7 +461,7 @@ def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -
         cycles=cycles,
         blocks=blocks,
         waves=waves,
-        busy={p: _total(leaf, blocks_each, weights) / blocks * waves for p, leaf in costs.busy.items()},
+        busy={p: _total(leaf, blocks_each, weights) / whole * cycles for p, leaf in costs.busy.items()},
         moved=mean(costs.moved),
         useful=mean(costs.useful),
         occupancy={name: _largest(leaf) for name, leaf in costs.occupancy.items()},

@@ -8,6 +8,7 @@ it has read hits as far as the tiles of all concurrent blocks fit. This is the r
 (as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .._dtypes import dtype_of
@@ -48,9 +49,9 @@ def _edge_factors(access: Access, recorder: Recorder) -> list[tuple[Scalar, Scal
     for position, axis in enumerate((rank - 2, rank - 1)):
         valid = tile.valid[position]
         grid = []
-        if axis >= 0 and isinstance(access.offsets[axis], Index):
+        if axis >= 0 and isinstance(access.offsets[axis], Index) and not access.offsets[axis].looked_up:
             grid = [a for a in access.offsets[axis].variables if a.kind == "grid"]
-        if len(grid) != 1 or recorder.data:
+        if len(grid) != 1 or recorder.alone:
             result.append((valid, valid, None))
             continue
         extent = recorder.extents[recorder.axes.index(grid[0])]
@@ -84,8 +85,10 @@ def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
     return moved_bytes(sizes, tensor, rows, columns), rows * columns * width
 
 
-def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Transfer]:
-    """The traffic of every load and store, by instruction key."""
+def transfers(
+    recorder: Recorder, sizes: Sizes, active: Scalar, longest: Mapping[int, Transfer] | None = None
+) -> dict[int, Transfer]:
+    """The traffic of every load and store, by instruction key; ``longest`` is that of an uneven grid's first block."""
     assert recorder.walk is not None
     per_block = _block_bytes(recorder.walk.first, sizes)
     blocks = recorder.blocks
@@ -112,6 +115,10 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
     for key in repeated:
         unique[key] = 0.0  # the lines of the earlier load
     compulsory = _compulsory(recorder, unique, axes)
+    if longest is not None:  # what its blocks share is touched first by whichever reads it
+        for key, transfer in longest.items():
+            if recorder.axes[0] not in axes[key]:
+                compulsory[key] = transfer.first * transfer.moved
     misses = _misses(recorder, sizes, active, unique, axes, compulsory)
     together: Scalar = 0.0
     for size in unique.values():
@@ -148,7 +155,7 @@ def _repeated(accesses: list[Access]) -> set[int]:
     """Keys of the loads that read what an earlier one of the same block has read: further passes over its tiles."""
     seen, repeated = set(), set()
     for access in accesses:
-        if access.mode != "read" or access.instruction.by_row:
+        if access.mode != "read" or access.instruction.by_lookup:
             continue
         place = _place(access)
         if place in seen:

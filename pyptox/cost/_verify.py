@@ -294,7 +294,7 @@ def _large_tiles(nest: Nest, chip: Hardware) -> Iterator[Finding]:
 
 
 def _idle_cores(nest: Nest, chip: Hardware, options: Options) -> Iterator[Finding]:
-    if nest.recorder.data:  # the blocks of one group say nothing about the whole grid
+    if nest.recorder.alone:  # the blocks of one group say nothing about the whole grid
         return
     cores = int(chip.cores(nest.kind) if options.cores is None else options.cores)
     blocks = int(nest.recorder.blocks)

@@ -17,6 +17,7 @@ from ._norm import layer_norm as layer_norm
 from ._norm import layer_norm_tiled as layer_norm_tiled
 from ._norm import rms_norm as rms_norm
 from ._norm import rms_norm_tiled as rms_norm_tiled
+from ._paged_attention import paged_attention as paged_attention
 from ._quant import dequantize_per_channel as dequantize_per_channel
 from ._quant import dequantize_per_token as dequantize_per_token
 from ._quant import quantize_per_channel as quantize_per_channel

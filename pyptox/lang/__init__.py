@@ -10,11 +10,14 @@ from ._kernel import kernel as kernel
 from ._loops import cdiv as cdiv
 from ._loops import element as element
 from ._loops import grid as grid
+from ._loops import lookup as lookup
+from ._loops import maximum as maximum
 from ._loops import minimum as minimum
 from ._loops import pipeline as pipeline
 from ._loops import prefix as prefix
 from ._loops import range as range
 from ._loops import row_slices as row_slices
+from ._loops import when as when
 from ._ops import full as full
 from ._ops import load as load
 from ._ops import matmul as matmul

@@ -95,9 +95,13 @@ class AbstractReading(abc.ABC):
     def loop(self, count: Scalar, body: Callable, carry: Any, stages: Scalar) -> Any:
         """Interpret ``count`` iterations of ``body(index, carry) -> carry``."""
 
+    def when(self, count: Scalar, body: Callable, carry: Any) -> Any:
+        """Interpret ``body(carry)`` if ``count``, 0 or 1, is 1."""
+        return self.loop(count, lambda _, carry: body(carry), carry, 1)
+
     @abc.abstractmethod
-    def grid(self, extents: Sequence[Scalar], body: Callable, order: Order) -> None:
-        """Interpret ``body(*indices)`` for each block."""
+    def grid(self, extents: Sequence[Scalar], body: Callable, order: Order, uneven: bool) -> None:
+        """Interpret ``body(*indices)`` for each block; arguments as in ``pl.grid``."""
 
     @abc.abstractmethod
     def value(self, index: Index) -> Scalar:

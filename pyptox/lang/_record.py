@@ -17,7 +17,7 @@ from .._scalar import Scalar, cdiv, maximum, minimum, where
 from ..hardware import Hardware, Sizes
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, call_site, new_axes
-from ._types import Axis, Buffer, DataTerm, Index, Spec, Tensor, Tile
+from ._types import Axis, Buffer, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
 @dataclass(eq=False)
@@ -39,6 +39,12 @@ class Instruction:
     def by_row(self) -> bool:
         """A load or store whose rows are where an int32 tile says: one transfer a row."""
         return self.attributes.get("by_row", False)
+
+    @property
+    def by_lookup(self) -> bool:
+        """A load or store whose place is read from a tensor: what it touches is not known before."""
+        offsets = self.attributes.get("offsets", ())
+        return self.by_row or any(isinstance(at, Index) and at.looked_up for at in offsets)
 
     @property
     def reads(self) -> list[Buffer]:
@@ -63,6 +69,7 @@ class Loop:
     first: list = field(default_factory=list)
     last: list = field(default_factory=list)
     may_be_empty: bool = False  # the trip count comes from data
+    once: bool = False  # there is one iteration at most
     carried: tuple[tuple[Buffer, Buffer], ...] = ()  # what an iteration is handed, and what it hands on in its place
 
 
@@ -119,8 +126,12 @@ def _tiles(carry: Any) -> list[Tile]:
 
 def _variables(attributes: Mapping[str, Any]) -> frozenset:
     """The grid and loop axes that an operation's attributes depend on."""
-    values = [v for value in attributes.values() for v in (value if isinstance(value, tuple) else (value,))]
-    return frozenset().union(*(value.variables for value in values if isinstance(value, Index)))
+    found: frozenset = frozenset()
+    for value in attributes.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Index):
+                found |= part.variables
+    return found
 
 
 class Recorder(AbstractReading):
@@ -130,10 +141,21 @@ class Recorder(AbstractReading):
         sizes: chip sizes, which implicit staging consults.
         cores: cores that walk the grid; the walk's trip count is the number of waves.
         data: value of each ``(tensor, kind)`` of control inputs for the block that is read.
+        position: of an uneven grid, where along its first axis the block is that is read.
+
+    Attributes:
+        uneven: trip counts depend on the first index of the grid.
     """
 
-    def __init__(self, sizes: Sizes, cores: Scalar, data: Mapping[tuple[str, str], Scalar] | None = None):
+    def __init__(
+        self,
+        sizes: Sizes,
+        cores: Scalar,
+        data: Mapping[tuple[str, str], Scalar] | None = None,
+        position: Scalar = 0,
+    ):
         self.sizes, self.cores, self.data = sizes, cores, dict(data or {})
+        self.position, self.uneven = position, False
         self.values: dict[Any, Scalar] = {}
         self.nodes: list = []
         self.walk: Loop | None = None
@@ -155,6 +177,8 @@ class Recorder(AbstractReading):
     def value(self, index: Index) -> Scalar:
         total = index.constant
         for variable, factor in index.terms:
+            if isinstance(variable, LookupTerm):
+                continue  # the first place stands for any
             if isinstance(variable, DataTerm):
                 value = self.data[variable.tensor, variable.kind]
             else:
@@ -166,7 +190,7 @@ class Recorder(AbstractReading):
 
     def apply(self, operation: Operation, tiles: Sequence[Tile], attributes: dict[str, Any]) -> Any:
         made = operation.infer(*tiles, **attributes)
-        out, fresh = None, False
+        out, fresh, site = None, False, call_site()
         if made is not None:
             if operation.alias is not None:
                 buffer = tiles[operation.alias].payload
@@ -175,21 +199,29 @@ class Recorder(AbstractReading):
             out = Tile(tuple(made.shape), tuple(made.valid), made.dtype, made.space, buffer)  # type: ignore[arg-type]
             buffer.axes |= _variables(attributes).union(*(tile.payload.axes for tile in tiles))
             if buffer.tile is None:
-                buffer.tile, buffer.site = out, call_site()
+                buffer.tile, buffer.site = out, site
                 buffer.label = operation.name
                 if "tensor" in attributes:
                     buffer.label = f"{operation.name} {attributes['tensor'].name}"
         instruction = Instruction(
-            operation, tuple(tiles), out, attributes, call_site(), self._next_key, fresh, dict(self.values)
+            operation, tuple(tiles), out, attributes, site, self._next_key, fresh, dict(self.values)
         )
         self._next_key += 1
         self.nodes.append(instruction)
         return out
 
+    def when(self, count: Scalar, body, carry: Any) -> Any:
+        node = Loop(self._next_key, Axis("when", "loop"), count, 1, may_be_empty=True, once=True)
+        self._next_key += 1
+        node.first, made = self._body(node, 0, lambda: body(carry))
+        node.last = node.first
+        self.nodes.append(node)
+        return made
+
     def loop(self, count: Scalar, body, carry: Any, stages: Scalar) -> Any:
         axis = Axis(f"loop{len(self._loops)}", "loop")
         index = Index(((axis, 1),), 0)
-        node = Loop(self._next_key, axis, count, stages, may_be_empty=bool(self.data))
+        node = Loop(self._next_key, axis, count, stages, may_be_empty=self.alone)
         self._next_key += 1
         marks = self._next_buffer, self._next_key
         node.first, made = self._body(node, 0, lambda: body(index, carry))
@@ -197,6 +229,10 @@ class Recorder(AbstractReading):
         node.carried = tuple(
             (old.payload, new.payload) for old, new in zip(given, handed_on, strict=True) if old.payload != new.payload
         )
+        if isinstance(count, int) and count == 1:  # the first is the last
+            node.last = node.first
+            self.nodes.append(node)
+            return made
         self._next_buffer, self._next_key = marks
         # the last iteration finds what was handed on where the first found what it was given
         places = iter(
@@ -207,28 +243,36 @@ class Recorder(AbstractReading):
         self.nodes.append(node)
         return carry
 
-    def grid(self, extents, body, order: Order) -> None:
+    def grid(self, extents, body, order: Order, uneven: bool) -> None:
         if self.walk is not None:
             raise KernelError("a kernel has one pl.grid; make the second one a kernel of its own")
         self.axes, self.extents, self.order = new_axes(len(extents)), list(extents), order
         self.levels = grid_levels(self.axes, self.extents, order)
         indices = [Index(((axis, 1),), 0) for axis in self.axes]
         blocks = self.blocks
-        waves = 1 if self.data else cdiv(blocks, self.cores)
+        self.uneven = uneven
+        waves = 1 if self.alone else cdiv(blocks, self.cores)
         self.walk = node = Loop(-1, Axis("walk", "loop"), waves, 1)
         for axis in self.axes:
             self.values[axis] = 0
+        if uneven:
+            self.values[self.axes[0]] = self.position
         node.first, _ = self._body(node, 0, lambda: body(*indices))
-        self._next_buffer, self._next_key = 0, 0
-        if not self.data:
-            for axis, position in zip(
-                self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True
-            ):
-                self.values[axis] = position
-        node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
         self.nodes = [node]
+        if self.alone:
+            node.last = node.first
+            return
+        self._next_buffer, self._next_key = 0, 0
+        for axis, position in zip(self.axes, self._last_block(order, blocks - (waves - 1) * self.cores), strict=True):
+            self.values[axis] = position
+        node.last, _ = self._body(node, waves - 1, lambda: body(*indices))
 
     # ------------------------------------------------------------------------------------------------ helpers
+    @property
+    def alone(self) -> bool:
+        """True when blocks differ by more than their ragged ends: the nest holds one block of one kind."""
+        return bool(self.data) or self.uneven
+
     @property
     def blocks(self) -> Scalar:
         """Number of blocks of the grid."""
@@ -305,8 +349,8 @@ class Recorder(AbstractReading):
         hardware: Hardware,
         group: int = 0,
     ) -> "Recorder":
-        """The nest with plain numbers. ``group`` is the position in the control inputs that is read."""
-        recorder = Recorder(plain_sizes(hardware.sizes), int(hardware.counts.aic), data_at(specs, group))
+        """The nest with plain numbers. ``group`` is the position in control inputs or an uneven grid that is read."""
+        recorder = Recorder(plain_sizes(hardware.sizes), int(hardware.counts.aic), data_at(specs, group), group)
         kernel.read(recorder, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         if recorder.walk is None:
             raise KernelError(f"kernel `{kernel.name}` must call pl.grid")

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..hardware import Hardware, a2a3
 from ._kernel import Kernel
-from ._record import Recorder
+from ._record import Loop, Recorder
 from ._run import block_coordinates
-from ._types import DataTerm, Index, Spec
+from ._types import DataTerm, Index, LookupTerm, Spec
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,46 @@ def regions(
     >>> [r.sizes.tolist() for r in regions(kernel, specs, {"m": 16, "n": 32}) if r.tensor == "out"]
     [[[16, 32], [4, 32]]]
     """
-    config = kernel.configuration(values)
-    recorder = Recorder.of_integers(kernel, specs, config, hardware or a2a3())
+    config, chip = kernel.configuration(values), hardware or a2a3()
+    recorder = Recorder.of_integers(kernel, specs, config, chip)
+    if not recorder.alone:
+        return _regions(recorder, specs)
+    # trip counts differ along the first axis of the grid: each position has a reading of its own
+    result: list[Regions] = []
+    for group in range(int(recorder.extents[0])):
+        recorder = Recorder.of_integers(kernel, specs, config, chip, group)
+        part = _regions(recorder, specs)
+        here = _coordinates(recorder)[0] == group
+        result = result or part
+        for whole, mine in zip(result, part, strict=True):
+            whole.starts[here], whole.sizes[here] = mine.starts[here], mine.sizes[here]
+    return result
+
+
+def _coordinates(recorder: Recorder) -> list:
+    """Grid coordinates of every block, in walk order."""
     extents = [int(extent) for extent in recorder.extents]
-    coordinates = block_coordinates(np.arange(int(np.prod(extents))), extents, recorder.order)
+    return block_coordinates(np.arange(int(np.prod(extents))), extents, recorder.order)
+
+
+def _regions(recorder: Recorder, specs: Mapping[str, Spec]) -> list[Regions]:
+    coordinates = _coordinates(recorder)
     blocks: dict[Any, np.ndarray] = dict(zip(recorder.axes, coordinates, strict=True))
+    assert recorder.walk is not None
+    # lengths from data end inside a tile, which only what the last iteration stores can tell
+    stored = _stored(recorder.walk.last) if recorder.data else {}
     result = []
     for access in recorder.accesses():
         spans = {loop.axis: int(loop.count) - 1 for loop in access.loops}
-        if recorder.data:  # trip counts differ between blocks: a loop spans its longest count
-            spans = _longest(kernel, specs, config, hardware or a2a3(), access.instruction.key)
+        never = any(loop.count < 1 for loop in access.loops)
         starts, stops = [], []
         for axis, (offset, size) in enumerate(zip(access.offsets, access.shape, strict=True)):
-            first, last = _span(offset, blocks, spans, specs)
             limit = int(access.tensor.shape[axis])
+            first, last = _span(offset, blocks, spans, specs)
+            if isinstance(offset, Index) and offset.looked_up:  # it may be anywhere
+                first, last = np.zeros_like(first), np.full_like(last, limit)
+            if access.instruction.key in stored and axis >= access.tensor.rank - 2:
+                size = stored[access.instruction.key][axis - access.tensor.rank]
             valid = access.instruction.attributes.get("valid")
             starts.append(np.clip(first, 0, limit))
             stop = np.clip(last + int(size), 0, limit)
@@ -70,16 +96,30 @@ def regions(
             stops.append(stop)
         start = np.stack(np.broadcast_arrays(*starts, coordinates[0])[:-1], axis=1)
         stop = np.stack(np.broadcast_arrays(*stops, coordinates[0])[:-1], axis=1)
-        result.append(Regions(access.tensor.name, access.mode, start, np.maximum(stop - start, 0)))
+        sizes = np.zeros_like(start) if never else np.maximum(stop - start, 0)
+        result.append(Regions(access.tensor.name, access.mode, start, sizes))
     return result
 
 
+def _stored(nodes: list) -> dict[int, tuple]:
+    """Valid rows and columns of what each store writes in the last iteration of the loops around it, by key."""
+    found: dict[int, tuple] = {}
+    for node in nodes:
+        if isinstance(node, Loop):
+            found |= _stored(node.last)
+        elif "tensor" in node.attributes and node.tiles and not node.by_row:
+            found[node.key] = node.tiles[0].valid
+    return found
+
+
 def _span(offset: Any, blocks: Mapping, spans: Mapping, specs: Mapping[str, Spec]) -> tuple[Any, Any]:
-    """Smallest and largest value of an offset over the loops of each block."""
+    """Smallest and largest value of an offset over the loops of each block; what is looked up counts as zero."""
     if not isinstance(offset, Index):
         return np.asarray(offset), np.asarray(offset)
     first = last = np.asarray(offset.constant)
     for variable, factor in offset.terms:
+        if isinstance(variable, LookupTerm):
+            continue
         if isinstance(variable, DataTerm):
             table = np.asarray(specs[variable.tensor].values)
             table = np.cumsum(table) - table if variable.kind == "prefix" else table
@@ -92,20 +132,3 @@ def _span(offset: Any, blocks: Mapping, spans: Mapping, specs: Mapping[str, Spec
             reach = spans.get(variable, 0) * factor
             first, last = first + min(reach, 0), last + max(reach, 0)
     return first, last
-
-
-def _longest(kernel, specs, config, hardware, key) -> dict:
-    groups = len(next(s.values for s in specs.values() if s.values is not None))
-    longest: dict[Any, int] = {}
-    names: dict[int, Any] = {}
-    base = Recorder.of_integers(kernel, specs, config, hardware)
-    for access in base.accesses():
-        if access.instruction.key == key:
-            names = {loop.key: loop.axis for loop in access.loops}
-    for group in range(groups):
-        for access in Recorder.of_integers(kernel, specs, config, hardware, group).accesses():
-            if access.instruction.key == key:
-                for loop in access.loops:
-                    axis = names.get(loop.key, loop.axis)
-                    longest[axis] = max(longest.get(axis, 0), int(loop.count) - 1)
-    return longest

@@ -5,6 +5,7 @@ removed. Both are jitted once per kernel, shapes and configuration. Loops lower 
 carried through them, so that ``store`` can stay a statement.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
 from ._record import Recorder, tensors_with_shapes
-from ._types import Axis, DataTerm, Index, Spec, Tensor, Tile
+from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
 class _Run(AbstractReading):
@@ -42,6 +43,8 @@ class _Run(AbstractReading):
                 if variable.kind == "prefix":
                     table = jnp.cumsum(table) - table
                 values[variable] = table[values[variable.axis]]
+            elif isinstance(variable, LookupTerm):
+                values[variable] = self.arrays[variable.tensor][tuple(self._starts(variable.offsets))].astype(jnp.int32)
         return index.at(values)
 
     def cdiv(self, a, b):
@@ -128,7 +131,7 @@ class _Run(AbstractReading):
         )
         return self._fori(count, step, carry)
 
-    def grid(self, extents, body, order: Order) -> None:
+    def grid(self, extents, body, order: Order, uneven: bool) -> None:
         extents = [int(extent) for extent in extents]
         axes = new_axes(len(extents))
 
@@ -263,4 +266,8 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     sizes = (hardware or a2a3()).sizes
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
-    return _compiled(kernel, tuple(specs.items()), tuple(values.items()), tuple(limits.items()), float64)
+    # the values of control inputs are arguments: one compilation serves them all
+    known = [
+        (n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()
+    ]
+    return _compiled(kernel, tuple(known), tuple(values.items()), tuple(limits.items()), float64)

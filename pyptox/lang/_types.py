@@ -108,13 +108,21 @@ class DataTerm:
 
 
 @dataclass(frozen=True, eq=False)
+class LookupTerm:
+    """A number read from an int32 tensor at run time. No other reading knows it: it stands for any."""
+
+    tensor: str
+    offsets: tuple["Index | Scalar", ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Index:
     """An affine expression of loop and grid axes, such as ``i * tile.m + 16``.
 
     It has no truth value and no order: a kernel is read once for all iterations, so it cannot branch on one.
     """
 
-    terms: tuple[tuple[Axis | DataTerm, Scalar], ...] = ()
+    terms: tuple[tuple[Axis | DataTerm | LookupTerm, Scalar], ...] = ()
     constant: Scalar = 0
 
     def __add__(self, other: "Index | Scalar") -> "Index":
@@ -156,8 +164,19 @@ class Index:
 
     @property
     def variables(self) -> frozenset:
-        """The axes that the expression depends on; data terms count with the axis that they are read at."""
-        return frozenset(v.axis if isinstance(v, DataTerm) else v for v, _ in self.terms)
+        """The axes that the expression depends on; what is read from data counts with the axes it is read at."""
+        axes: set = set()
+        for variable, _ in self.terms:
+            if isinstance(variable, LookupTerm):
+                axes.update(*(at.variables for at in variable.offsets if isinstance(at, Index)))
+            else:
+                axes.add(variable.axis if isinstance(variable, DataTerm) else variable)
+        return frozenset(axes)
+
+    @property
+    def looked_up(self) -> bool:
+        """True when part of the expression is read from a tensor."""
+        return any(isinstance(variable, LookupTerm) for variable, _ in self.terms)
 
     def at(self, values: dict) -> Scalar:
         """The value of the expression, given a value for each variable."""

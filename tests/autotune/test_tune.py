@@ -132,6 +132,12 @@ INPUTS = {
     "matmul_split_k_nt": (LEFT, TURNED),
     "matmul_panels": (LEFT, TURNED),
     "flash_attention": (px.spec((2, 48, 32), "fp16"),) * 3,
+    "paged_attention": (
+        px.spec((3, 2, 5, 32), "bf16"),
+        *(px.spec((9, 2, 16, 32), "bf16"),) * 2,
+        px.spec((3, 3), "int32"),
+        px.control([48, 0, 17]),
+    ),
     "matmul_staged": (LEFT, TURNED),
     "matmul_bias_activation": (LEFT, RIGHT, BIAS),
 }
