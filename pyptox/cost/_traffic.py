@@ -8,10 +8,11 @@ it has read hits as far as the tiles of all concurrent blocks fit. This is the r
 (as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .._dtypes import dtype_of
-from .._scalar import Scalar, clip, is_number, maximum, minimum
+from .._scalar import Scalar, clip, is_number, is_zero, maximum, minimum
 from ..hardware import Sizes
 from ..lang._record import Access, Instruction, Loop, Recorder, over_iterations
 from ..lang._types import Index
@@ -27,7 +28,7 @@ class Transfer:
         moved: bytes moved in whole lines.
         useful: bytes asked for.
         miss: share of the moved bytes that HBM supplies (loads).
-        first: share of the moved bytes that are touched for the first time (loads).
+        first: share of the moved bytes that are touched for the first time; of a load, those that HBM supplies.
         mean: useful bytes of the mean block as a share of those of the first.
     """
 
@@ -84,8 +85,13 @@ def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
     return moved_bytes(sizes, tensor, rows, columns), rows * columns * width
 
 
-def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Transfer]:
-    """The traffic of every load and store, by instruction key."""
+def transfers(
+    recorder: Recorder, sizes: Sizes, active: Scalar, resident: Mapping[str, Scalar] | None = None
+) -> dict[int, Transfer]:
+    """The traffic of every load and store, by instruction key.
+
+    ``resident`` names tensors that an earlier kernel left in L2, and the share of their bytes that are there.
+    """
     assert recorder.walk is not None
     per_block = _block_bytes(recorder.walk.first, sizes)
     blocks = recorder.blocks
@@ -122,11 +128,11 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
     for access in accesses:
         key = access.instruction.key
         whole = maximum(moved[key], 1.0) * blocks
-        miss, first = (
-            (minimum(misses[key] / whole, 1.0), minimum(compulsory[key] / whole, 1.0))
-            if access.mode == "read"
-            else (0.0, 0.0)
-        )
+        first = minimum(compulsory[key] / whole, 1.0)
+        miss = minimum(misses[key] / whole, 1.0) if access.mode == "read" else 0.0
+        here = (resident or {}).get(access.tensor.name, 0.0)
+        if access.mode == "read" and not is_zero(here):
+            miss, first = miss - here * first, first * (1.0 - here)
         mean = useful[key] / maximum(per_block[key][1], 1.0)
         result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean)
     return result
@@ -160,6 +166,41 @@ def _repeated(accesses: list[Access]) -> set[int]:
 def _kept(sizes: Sizes, footprint: Scalar) -> Scalar:
     """The share of what was touched that L2 still holds when so many bytes were touched since."""
     return clip((1.0 + sizes.l2_ramp - footprint / (sizes.l2 * sizes.l2_usable)) / sizes.l2_ramp, 0.0, 1.0)
+
+
+def left_in_l2(transfers: Mapping[int, Transfer], sizes: Sizes) -> Scalar:
+    """The share of what a kernel writes that L2 still holds when it ends."""
+    _, _, written = from_hbm(transfers)
+    brought: Scalar = written
+    for transfer in transfers.values():
+        if transfer.access.mode == "read":
+            brought = brought + transfer.moved * transfer.miss
+    return _kept(sizes, brought)
+
+
+def from_hbm(transfers: Mapping[int, Transfer]) -> tuple[Scalar, Scalar, Scalar]:
+    """Bytes that HBM supplies for the first time, those it supplies again, and distinct bytes that are written."""
+    first: Scalar = 0.0
+    again: Scalar = 0.0
+    written: Scalar = 0.0
+    for transfer in transfers.values():
+        if transfer.access.mode == "read":
+            first = first + transfer.moved * transfer.first
+            again = again + transfer.moved * (transfer.miss - transfer.first)
+        else:
+            written = written + transfer.moved * transfer.first
+    return first, again, written
+
+
+def written_back(sizes: Sizes, read: Scalar, written: Scalar, dirty: Scalar) -> Scalar:
+    """Bytes that L2 writes back while a kernel brings in ``read`` and makes ``written`` bytes.
+
+    Every line that comes in puts one out. Until L2 has been filled once that is an earlier kernel's, of which a share
+    ``dirty`` is modified; from then on the kernel's own, of which a share is what it has written.
+    """
+    brought = read + written
+    own = maximum(brought - sizes.l2, 0.0) * written / maximum(brought, 1.0)
+    return own if is_zero(dirty) else own + minimum(brought, sizes.l2) * dirty
 
 
 def _compulsory(recorder: Recorder, unique: dict, axes: dict) -> dict:

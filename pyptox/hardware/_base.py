@@ -67,6 +67,7 @@ class Times:
     l2_us: Number  # L2 to all cores together, µs a byte
     hbm_us: Number  # HBM to L2, all cores together, µs a byte; the first time in a kernel
     refetch_us: Number  # the same for a byte that L2 has held in this kernel and lost
+    writeback_us: Number  # L2 to HBM, a modified line that makes room for another, all cores together, µs a byte
     miss_byte: Number  # HBM to one core alone, on top of load_byte, cycles a byte
     store_start: Number  # one GM store on MTE3, cycles
     store_byte: Number  # UB to L2, cycles a byte
