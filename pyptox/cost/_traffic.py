@@ -4,10 +4,12 @@ Blocks are walked in an order (rows of the grid, or strips of it), ``active`` of
 the first time that its bytes are touched. It is touched again by concurrent blocks (always a hit: they run in
 step), and again on every pass of a level of the walk that its address does not depend on: a hit if what is touched
 in between fits the usable L2, a miss if not, with a linear ramp between. A further pass of a block over tiles that
-it has read hits as far as the tiles of all concurrent blocks fit. This is the reuse analysis of loop nests
+it has read hits as far as the tiles of all concurrent blocks fit; a second load of a tile in the same iteration always
+does. This is the reuse analysis of loop nests
 (as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -122,8 +124,8 @@ def transfers(
     together: Scalar = 0.0
     for size in unique.values():
         together = together + size * active
-    for key in repeated:
-        misses[key] = moved[key] * blocks * (1.0 - _kept(sizes, together))
+    for key, at_once in repeated.items():
+        misses[key] = 0.0 if at_once else moved[key] * blocks * (1.0 - _kept(sizes, together))
     result = {}
     for access in accesses:
         key = access.instruction.key
@@ -150,16 +152,18 @@ def _place(access: Access) -> tuple:
     return access.tensor.name, tuple(terms)
 
 
-def _repeated(accesses: list[Access]) -> set[int]:
-    """Keys of the loads that read what an earlier one of the same block has read: further passes over its tiles."""
-    seen, repeated = set(), set()
+def _repeated(accesses: list[Access]) -> dict[int, bool]:
+    """Keys of the loads that read what an earlier one of the same block has read, and whether in the same iteration."""
+    seen: dict[tuple, set[tuple]] = {}
+    repeated = {}
     for access in accesses:
         if access.mode != "read" or access.instruction.by_row:
             continue
-        place = _place(access)
-        if place in seen:
-            repeated.add(access.instruction.key)
-        seen.add(place)
+        earlier = seen.setdefault(_place(access), set())
+        around = tuple(loop.key for loop in access.loops)
+        if earlier:
+            repeated[access.instruction.key] = around in earlier
+        earlier.add(around)
     return repeated
 
 
@@ -168,14 +172,27 @@ def _kept(sizes: Sizes, footprint: Scalar) -> Scalar:
     return clip((1.0 + sizes.l2_ramp - footprint / (sizes.l2 * sizes.l2_usable)) / sizes.l2_ramp, 0.0, 1.0)
 
 
-def left_in_l2(transfers: Mapping[int, Transfer], sizes: Sizes) -> Scalar:
-    """The share of what a kernel writes that L2 still holds when it ends."""
-    _, _, written = from_hbm(transfers)
-    brought: Scalar = written
-    for transfer in transfers.values():
-        if transfer.access.mode == "read":
-            brought = brought + transfer.moved * transfer.miss
-    return _kept(sizes, brought)
+def left_in_l2(transfers: Mapping[int, Transfer], sizes: Sizes) -> float:
+    """The share of what a kernel has written that L2 supplies when it is read once more in the same order.
+
+    All of it where it fits. Else each miss puts out any line of L2 with equal chance, so the share ``h`` that is met
+    solves ``h = exp(-(1 - h) written / l2)``. What was only read leaves L2 before it. Plain numbers only.
+    """
+    fill = float(from_hbm(transfers)[2]) / float(sizes.l2)
+    if fill <= 1.0:
+        return 1.0
+    share = 0.0
+    for _ in range(200):
+        share = math.exp(-(1.0 - share) * fill)
+    return share
+
+
+def dirty_after(transfers: Mapping[int, Transfer], sizes: Sizes, before: float) -> float:
+    """The share of L2 that holds modified lines when a kernel ends, from that at its start. Plain numbers only."""
+    first, again, written = (float(part) for part in from_hbm(transfers))
+    brought = max(first + again + written, 1.0)
+    replaced = min(brought / float(sizes.l2), 1.0)
+    return before * (1.0 - replaced) + replaced * written / brought
 
 
 def from_hbm(transfers: Mapping[int, Transfer]) -> tuple[Scalar, Scalar, Scalar]:

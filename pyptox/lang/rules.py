@@ -251,8 +251,8 @@ def expand(context: RuleContext, instruction: Any) -> list:
     return [("VECTOR", EXPAND_START * context.slices * t.vector_start + rows * each * t.vector_repeat)]
 
 
-CARRY_START = 2.7
-"""Start-ups of a row that waits for a number of the row before: the instruction, and the scalar unit's read, 68
+CARRY_START = 2.5
+"""Start-ups of a row that waits for a number of the row before: the instruction, and the scalar unit's read, 62
 cycles. Fitted to the scans of memory_streaming_910b4."""
 
 
