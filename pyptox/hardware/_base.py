@@ -61,6 +61,7 @@ class Times:
     launch_us: Number  # a kernel launch, µs
     block: Number  # start of one block on a core, cycles
     load_start: Number  # one GM transfer on MTE2, cycles
+    load_wait: Number  # one GM transfer to Vec that is waited for before the next, cycles on top of load_start
     load_row: Number  # one row of a strided GM transfer, cycles
     load_stride: Number  # one row of a strided GM transfer, cycles a byte between it and the next
     load_byte: Number  # L2 to a core, cycles a byte

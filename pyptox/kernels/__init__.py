@@ -35,5 +35,6 @@ from ._select import top_k_merge as top_k_merge
 from ._softmax import softmax as softmax
 from ._softmax import softmax_online as softmax_online
 from ._softmax import softmax_two_pass as softmax_two_pass
+from ._sparse_attention import sparse_attention as sparse_attention
 from ._stream import convert as convert
 from ._stream import copy as copy

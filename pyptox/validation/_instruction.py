@@ -40,10 +40,6 @@ _TYPES = {
 _SAME_WIDTH = {"int16_t": "fp16", "uint16_t": "fp16", "uint32_t": "int32", "uint8_t": "int8"}
 """Element types that the language does not have, and one of their width: what moves and repeats depends on that."""
 
-LATENCY = 245.0
-"""Cycles that a load to Vec by itself waits for GM, each piece anew; in a stream of loads the next hides it. The
-published loads say 264 from its start, of which a start-up is 17."""
-
 PROFILED_HEAD = 6.0
 """Cycles of a cube instruction's head that this profiler counts; the rest lies between two instructions."""
 
@@ -97,7 +93,7 @@ class LoadProblem:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        return ("L2 holds the data", *([f"{LATENCY:g} cycles for GM"] if self.space is pl.Vec else []))
+        return ("L2 holds the data", *(["each load is waited for"] if self.space is pl.Vec else []))
 
     def predict(self, hardware: Hardware) -> tuple[float, bool]:
         """Cycles on one core; any size is legal."""
@@ -105,7 +101,7 @@ class LoadProblem:
         out = Tile(shape, shape, self.dtype, self.space, None)
         attributes = {"tensor": Tensor("x", shape, self.dtype)}
         one = _cycles(hardware, cube_ops._load, (), out, attributes)
-        return self.pieces * (one + (LATENCY if self.space is pl.Vec else 0.0)), True
+        return self.pieces * (one + (float(hardware.times.load_wait) if self.space is pl.Vec else 0.0)), True
 
 
 @dataclass(frozen=True)

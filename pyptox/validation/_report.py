@@ -19,6 +19,7 @@ from . import (
     _instruction,
     _l2_hit_pipe_profile,
     _memory_streaming,
+    _sparse_attention,
     _tile_sweeps,
 )
 from ._problem import NotCovered, Problem, Question, Row, Source, text
@@ -31,6 +32,7 @@ FILES = {
     "instr_reference_cycles": Source(_instruction.reference_problem),
     "flash_attention_times": Source(_flash_attention_times.problem),
     "memory_streaming_910b4": Source(_memory_streaming.problem),
+    "sparse_attention_a3": Source(_sparse_attention.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
 }
 
