@@ -41,7 +41,7 @@ _SOURCES = {
     "launch_us": "calibrated, from a floor of about 10 µs for a decode projection",
     "block": "calibrated, from 0",
     "load_start": f"calibrated, from {_ARCH} (Hill form: half-size / peak)",
-    "load_wait": "hw-native-sys/pto-isa@3186c381:tests/costmodel/st/testcase/tload (264 cycles a transfer, less load_start)",
+    "load_wait": "hw-native-sys/pto-isa@3186c381:tests/costmodel/st/testcase/tload (264 cycles in all)",
     "load_row": "calibrated, from hw-native-sys/pypto-lib PR #628 (strided ND2NZ loads are transaction bound)",
     "load_byte": "a port of 128 B/cycle; with load_row and load_stride it comes to about 135 GiB/s for rows of 512 B "
     f"({_ARCH}, GM_TO_L1)",
@@ -160,7 +160,17 @@ _A5_SOURCES = _SOURCES | {
     "drain_byte": f"{_A5_SIM}: 30 B/cycle (known 4x gap between simulator and device)",
     "drain_odd": f"{_A5_SIM}: 0.26 cycles",
     **dict.fromkeys(
-        ("launch_us", "load_start", "load_wait", "load_row", "load_stride", "miss_byte", "barrier", "l2_usable", "l2_ramp"),
+        (
+            "launch_us",
+            "load_start",
+            "load_wait",
+            "load_row",
+            "load_stride",
+            "miss_byte",
+            "barrier",
+            "l2_usable",
+            "l2_ramp",
+        ),
         "taken over from a2a3; no figure is published for a5",
     ),
 }

@@ -35,7 +35,8 @@ _OPERATIONS: dict[str, tuple[Operation, int, dict[str, Any]]] = {
     "trowexpand": (ops._row_expand, 1, {}),
 }
 _TYPES = {
-    "float": "fp32", "half": "fp16", "int32_t": "int32", "int8_t": "int8", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16",
+    "float": "fp32", "half": "fp16", "int32_t": "int32", "int8_t": "int8",
+    "fp32": "fp32", "fp16": "fp16", "bf16": "bf16",
 }  # fmt: skip
 _SAME_WIDTH = {"int16_t": "fp16", "uint16_t": "fp16", "uint32_t": "int32", "uint8_t": "int8"}
 """Element types that the language does not have, and one of their width: what moves and repeats depends on that."""

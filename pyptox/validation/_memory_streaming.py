@@ -21,7 +21,8 @@ from ..lang._types import Spec, spec
 from ._problem import NotCovered, Row, count, number, on_die, text
 
 CLONE_US = 32.0
-"""A framework's copy between two events takes the host at least so long (28.9 and 36.2 µs); the device works meanwhile."""
+"""A framework's copy between two events takes the host at least so long (28.9 and 36.2 µs), and the device works
+meanwhile."""
 
 OPERATOR_US = 88.0
 """What the call of an operator outside the framework adds: the row scans and scans of 327,680 elements, less the
