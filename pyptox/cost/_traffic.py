@@ -30,8 +30,10 @@ class Transfer:
         moved: bytes moved in whole lines.
         useful: bytes asked for.
         miss: share of the moved bytes that HBM supplies (loads).
-        first: share of the moved bytes that are touched for the first time; of a load, those that HBM supplies.
+        first: share of the moved bytes that HBM supplies for the first time (loads).
         mean: useful bytes of the mean block as a share of those of the first.
+        new: distinct bytes: those that HBM supplies (loads), or that are written (stores).
+        again: bytes that HBM supplies after L2 has lost them (loads).
     """
 
     access: Access
@@ -40,6 +42,8 @@ class Transfer:
     miss: Scalar
     first: Scalar
     mean: Scalar
+    new: Scalar
+    again: Scalar
 
 
 def _edge_factors(access: Access, recorder: Recorder) -> list[tuple[Scalar, Scalar, Scalar | None]]:
@@ -130,13 +134,16 @@ def transfers(
     for access in accesses:
         key = access.instruction.key
         whole = maximum(moved[key], 1.0) * blocks
-        first = minimum(compulsory[key] / whole, 1.0)
-        miss = minimum(misses[key] / whole, 1.0) if access.mode == "read" else 0.0
-        here = (resident or {}).get(access.tensor.name, 0.0)
-        if access.mode == "read" and not is_zero(here):
-            miss, first = miss - here * first, first * (1.0 - here)
+        new, again = compulsory[key], misses[key] - compulsory[key]
+        miss: Scalar = 0.0
+        first: Scalar = 0.0
+        if access.mode == "read":
+            miss, first = minimum(misses[key] / whole, 1.0), minimum(compulsory[key] / whole, 1.0)
+            here = (resident or {}).get(access.tensor.name, 0.0)
+            if not is_zero(here):
+                miss, first, new = miss - here * first, first * (1.0 - here), new * (1.0 - here)
         mean = useful[key] / maximum(per_block[key][1], 1.0)
-        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean)
+        result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean, new, again)
     return result
 
 
@@ -202,10 +209,9 @@ def from_hbm(transfers: Mapping[int, Transfer]) -> tuple[Scalar, Scalar, Scalar]
     written: Scalar = 0.0
     for transfer in transfers.values():
         if transfer.access.mode == "read":
-            first = first + transfer.moved * transfer.first
-            again = again + transfer.moved * (transfer.miss - transfer.first)
+            first, again = first + transfer.new, again + transfer.again
         else:
-            written = written + transfer.moved * transfer.first
+            written = written + transfer.new
     return first, again, written
 
 

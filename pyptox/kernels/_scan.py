@@ -70,10 +70,10 @@ def scan_rows(parts: int) -> pl.Kernel:
                 product = pl.matmul(pl.load(x, at, (tile.m, n)), triangle)
                 pl.store(sums, at, product)
                 wide = pl.cast(pl.load(x, at, (tile.m, n), space=pl.Vec), sums.dtype)
-                return pl.add(so_far, wide)
+                return pl.add(so_far, pl.column_sum(wide))
 
-            so_far = pl.pipeline(steps, step, pl.zeros((tile.m, n), sums.dtype), stages=stages)
-            pl.store(total, (p,), pl.row_sum(pl.column_sum(so_far)))
+            so_far = pl.pipeline(steps, step, pl.zeros((1, n), sums.dtype), stages=stages)
+            pl.store(total, (p,), pl.row_sum(so_far))
 
         pl.grid((parts,), block)
 
