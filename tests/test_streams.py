@@ -1,7 +1,5 @@
 """Copies, scans and attention over picked rows: their values, and what HBM and L2 make of them."""
 
-import itertools
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -69,7 +67,7 @@ def test_scan_says_what_is_wrong():
 
 
 NAMES = ("contiguous", "wait", "broadcast", "fused")
-SWITCHES = [dict(zip(NAMES, on, strict=True)) for on in itertools.product((False, True), repeat=4)]
+SWITCHES = [dict.fromkeys(NAMES, on) for on in (False, True)]
 
 
 def _attended(q, q_rope, latent, rope, rows):
@@ -82,7 +80,7 @@ def _attended(q, q_rope, latent, rope, rows):
     return out
 
 
-@pytest.mark.parametrize("preload", [0, 1, 3])
+@pytest.mark.parametrize("preload", [0, 2])
 def test_sparse_attention(preload):
     shapes = (2, 24, 64), (2, 24, 16), (100, 64), (100, 16)
     tensors = [(2 * RNG.standard_normal(shape)).astype(np.float32) for shape in shapes]
