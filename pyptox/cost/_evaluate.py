@@ -24,7 +24,7 @@ from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ._hand_out import makespan, traced_makespan
 from ._machine import busy, closed_form
 from ._occupancy import HARD, narrowest_row, occupancy, uses
-from ._traffic import Transfer, transfers
+from ._traffic import Transfer, from_hbm, transfers, written_back
 
 Rule = Callable[[RuleContext, Instruction], list]
 
@@ -41,6 +41,9 @@ class Options:
         rules: ``(operation name, rule)`` pairs that replace built-in cost rules.
         cores: cores to use; None for all of the chip.
         choices: values of the parameters that are fixed at trace time, as ``(name, value)`` pairs.
+        dirty: share of L2 that holds modified lines of an earlier kernel at the start, 0 to 1: each must be written
+            back to make room. 1 after a benchmark has flushed L2 by writing.
+        resident: tensors of which an earlier kernel left a share in L2, as ``(name, share)`` pairs.
     """
 
     warm: int = 2
@@ -49,6 +52,8 @@ class Options:
     rules: tuple[tuple[str, Rule], ...] = ()
     cores: int | None = None
     choices: tuple[tuple[str, Any], ...] = ()
+    dirty: float = 0.0
+    resident: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.sync not in ("manual", "auto"):
@@ -63,7 +68,8 @@ class Cost:
 
     Attributes:
         time_us: launch and execution, µs.
-        cycles: execution on the busiest core, cycles.
+        cycles: execution on the busiest core, or of HBM where that takes longer.
+        hbm_cycles: cycles that HBM is busy with the reads and the writes of all cores.
         blocks, waves: blocks of the grid, and how many one core executes at most.
         busy: cycles by pipe on that core.
         moved: bytes moved from and to GM by the whole kernel, whole lines: ``read``, ``write``; ``hbm`` of the read.
@@ -76,6 +82,7 @@ class Cost:
 
     time_us: Any
     cycles: Any
+    hbm_cycles: Any
     blocks: Any
     waves: Any
     busy: dict[str, Any]
@@ -164,7 +171,7 @@ def record(
     if recorder.walk is None:
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
-    traffic = transfers(recorder, hardware.sizes, active, longest)
+    traffic = transfers(recorder, hardware.sizes, active, longest, dict(options.resident))
     # fewer cores run in the last wave
     rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
@@ -221,13 +228,26 @@ def predict(
     if nest.recorder.uneven:
         return _predict_positions(kernel, specs, shapes, values, hardware, options, nest)
     cycles = closed_form(nest.walk, options.warm)
-    return _summary(nest, hardware, cycles, nest.walk.count)
+    return _summary(nest, hardware, options, cycles, nest.walk.count)
 
 
-def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar, like: Cost | None = None) -> Cost:
+def _hbm_us(nest: Nest, hardware: Hardware, options: Options) -> Scalar:
+    """How long HBM takes for what all cores read and write."""
+    t = hardware.times
+    first, again, written = from_hbm(nest.traffic)
+    back = written_back(hardware.sizes, first + again, written, options.dirty)
+    return first * t.hbm_us + again * t.refetch_us + back * t.writeback_us
+
+
+def _summary(
+    nest: Nest, hardware: Hardware, options: Options, cycles: Scalar, waves: Scalar, like: Cost | None = None
+) -> Cost:
     """The prediction for a nest; ``like`` is that of another block of the kernel, whose tiles are as large."""
     recorder, sizes, t = nest.recorder, hardware.sizes, hardware.times
+    hbm_cycles = _hbm_us(nest, hardware, options) * hardware.clock_mhz
     cycles = cycles + waves * t.block
+    if not (recorder.data or recorder.uneven):  # one kind of block says nothing about the whole kernel
+        cycles = maximum(cycles, hbm_cycles)
     moved = {"read": 0.0, "write": 0.0, "hbm": 0.0}
     useful = {"read": 0.0, "write": 0.0}
     for transfer in nest.traffic.values():
@@ -240,6 +260,7 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar, like
     return Cost(
         time_us=t.launch_us + cycles / hardware.clock_mhz,
         cycles=cycles,
+        hbm_cycles=hbm_cycles,
         blocks=recorder.blocks,
         waves=waves,
         busy=busy([nest.walk]),
@@ -316,7 +337,7 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         data |= {(name, "prefix"): before[name] for name in before}
         nest = record(kernel, specs, shapes, values, hardware, options, data)
         cycles = closed_form(nest.walk, options.warm)
-        cost = _summary(nest, hardware, cycles, 1, like)
+        cost = _summary(nest, hardware, options, cycles, 1, like)
         work, reads = _least(nest, hardware)
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
@@ -387,7 +408,7 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
 
     def one(position: Scalar, like: Cost | None = None):
         nest = record(kernel, specs, shapes, values, hardware, options, None, position, longest.traffic)
-        cost = _summary(nest, hardware, closed_form(nest.walk, options.warm), 1, like)
+        cost = _summary(nest, hardware, options, closed_form(nest.walk, options.warm), 1, like)
         return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
 
     if is_number(hardware.times.launch_us, extent):
@@ -448,6 +469,8 @@ def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware
         cycles = makespan(runs, active[0])
     else:
         cycles = traced_makespan(costs.cycles, blocks_each if weights is None else blocks_each * weights, active[0])
+    hbm_cycles = _total(costs.hbm_cycles, weights) / groups
+    cycles = maximum(cycles, hbm_cycles)
     launch = hardware.times.launch_us
     time_us = launch + cycles / hardware.clock_mhz
     work, reads = (_total(part, weights) / groups for part in least)
@@ -459,6 +482,7 @@ def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware
     return Cost(
         time_us=time_us,
         cycles=cycles,
+        hbm_cycles=hbm_cycles,
         blocks=blocks,
         waves=waves,
         busy={p: _total(leaf, blocks_each, weights) / whole * cycles for p, leaf in costs.busy.items()},

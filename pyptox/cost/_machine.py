@@ -216,6 +216,11 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
         frame.iteration = steps  # the last iteration follows directly: its waits are those of a warm one
     else:
         _advance(loop, state, snapshots, frame, made)
+        if not is_number(count):
+            # the only iteration of a loop finds what was ready before the loop, whichever pipe made it
+            for key in [k for k, pipe in state.owner.items() if k[0] == "ready" and snapshots[0].owner.get(k) != pipe]:
+                if key in snapshots[0].times:
+                    state.owner[key] = ""
         frame.count = count
     earlier = {number: state.times.get(("released", number)) for number in made}
     _run(loop.last, state, inner, warm)
