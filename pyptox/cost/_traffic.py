@@ -100,8 +100,8 @@ def transfers(
 ) -> dict[int, Transfer]:
     """The traffic of every load and store, by instruction key.
 
-    ``longest`` is that of an uneven grid's first block. ``resident`` names tensors that an earlier kernel left in L2, and
-    the share of their bytes that are there.
+    ``longest`` is that of an uneven grid's first block. ``resident`` names tensors that an earlier kernel left in L2,
+    and the share of their bytes that are there.
     """
     assert recorder.walk is not None
     per_block = _block_bytes(recorder.walk.first, sizes)
