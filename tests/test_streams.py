@@ -1,5 +1,8 @@
 """Copies, scans and attention over picked rows: their values, and what HBM and L2 make of them."""
 
+import dataclasses
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -70,7 +73,8 @@ NAMES = ("contiguous", "wait", "broadcast", "fused")
 SWITCHES = [dict.fromkeys(NAMES, on) for on in (False, True)]
 
 
-def _attended(q, q_rope, latent, rope, rows):
+def _attended(tensors, rows):
+    q, q_rope, latent, rope = tensors
     out = np.zeros(q.shape)
     for t, picked in enumerate(rows):
         keys = np.concatenate([latent[picked], rope[picked]], 1)
@@ -85,7 +89,7 @@ def test_sparse_attention(preload):
     shapes = (2, 24, 64), (2, 24, 16), (100, 64), (100, 16)
     tensors = [(2 * RNG.standard_normal(shape)).astype(np.float32) for shape in shapes]
     rows = np.stack([RNG.permutation(100)[:45] for _ in range(2)]).astype(np.int32)
-    expected = _attended(*(t.astype(np.float64) for t in tensors), rows)
+    expected = _attended([t.astype(np.float64) for t in tensors], rows)
     for switches in SWITCHES:
         given = {"m": 16, "n": 16, "preload": preload, **switches}
         np.testing.assert_allclose(np.asarray(px.run(K.sparse_attention, *tensors, rows, **given)), expected, atol=2e-5)
@@ -93,24 +97,23 @@ def test_sparse_attention(preload):
             px.reference(K.sparse_attention, *tensors, rows, **given), expected, rtol=1e-12, atol=1e-12
         )
     narrow = [t.astype(jnp.bfloat16) for t in tensors]
-    expected = _attended(*(np.asarray(t, np.float64) for t in narrow), rows)
+    expected = _attended([np.asarray(t, np.float64) for t in narrow], rows)
     # weights and result are rounded to bf16 once each
     out = np.asarray(px.run(K.sparse_attention, *narrow, rows, m=16, n=16), np.float64)
     np.testing.assert_allclose(out, expected, atol=4e-2)
 
 
-def _cost(kernel, specs, chip=CHIP, options=None, **given):
+def _cost(kernel, specs, chip=CHIP, options=None, **given: Any):
     values = kernel.configuration(given)
-    options = options or Options(warm=4)
-    chosen = {"choices": tuple((name, values[name]) for name in kernel.choices)}
-    options = Options(**{name: getattr(options, name) for name in options.__dataclass_fields__} | chosen)
+    chosen = tuple((name, values[name]) for name in kernel.choices)
+    options = dataclasses.replace(options or Options(warm=4), choices=chosen)
     return predict(kernel, specs, {name: s.shape for name, s in specs.items()}, values, chip, options)
 
 
 def test_each_switch_of_sparse_attention_pays():
     tensors = [px.spec((*lead, n), "bf16") for lead in ((1, 128), (2560,)) for n in (512, 64)]
     specs = K.sparse_attention.specs(*tensors, px.spec((1, 2048), "int32"))
-    slow = {"m": 64, "n": 64, "slices": 4, "stages": 1, "preload": 0}
+    slow: dict[str, Any] = {"m": 64, "n": 64, "slices": 4, "stages": 1, "preload": 0}
     slow |= {"contiguous": False, "wait": True, "broadcast": False, "fused": False}
     base = _cost(K.sparse_attention, specs, **slow).time_us
     for faster in (
