@@ -14,8 +14,8 @@ class Finding:
         code: short name of the rule, such as ``row-count``.
         severity: ``error``, or ``warning`` for what can be read but is older, partial or unusual.
         file: name of the file.
-        key: where in it, keys joined by dots, such as ``edges.flags``; empty for the whole file.
-        record: number of the record under the first key, from 0; None where it is about no single one.
+        key: where in it, such as ``edges[].flags``; empty for the whole file.
+        record: number of the record, from 0, that belongs into ``[]``; None where it is about no single one.
         message: what was expected, what arrived, and what to try.
     """
 
@@ -34,12 +34,10 @@ class Finding:
     def place(self) -> str:
         """File, key and record in one text.
 
-        >>> Finding("flags", "error", "deps.json", "edges.flags", 3, "").place
+        >>> Finding("flags", "error", "deps.json", "edges[].flags", 3, "").place
         'deps.json: edges[3].flags'
         """
-        head, dot, rest = self.key.partition(".")
-        number = "" if self.record is None else f"[{self.record}]"
-        return f"{self.file}: {head}{number}{dot}{rest}" if self.key else self.file
+        return f"{self.file}: {self.key.replace('[]', f'[{self.record}]')}" if self.key else self.file
 
     def __str__(self) -> str:
         return f"{self.severity} {self.code}: {self.place}: {self.message}"

@@ -31,7 +31,7 @@ def _tasks(deps: Deps, file: str) -> Iterator[Finding]:
         def wrong(
             code: str, key: str, message: str, severity: str = "error", n: int = n, name: str = label(task.task_id)
         ) -> Finding:
-            return Finding(code, severity, file, f"tasks.{key}", n, f"{name}: {message}")
+            return Finding(code, severity, file, f"tasks[].{key}", n, f"{name}: {message}")
 
         if task.task_id in seen:
             yield wrong("duplicate-task", "task_id", "a task must be listed once; it was before")
@@ -77,10 +77,10 @@ def _tensors(deps: Deps, file: str) -> Iterator[Finding]:
     for n, tensor in enumerate(deps.tensors):
         if tensor.tensor_id in seen:
             text = f"tensor {tensor.tensor_id} must be listed once; it was before"
-            yield Finding("duplicate-tensor", "error", file, "tensors.tensor_id", n, text)
+            yield Finding("duplicate-tensor", "error", file, "tensors[].tensor_id", n, text)
         seen.add(tensor.tensor_id)
         if tensor.dtype not in DTYPES:
-            yield Finding("dtype", "warning", file, "tensors.dtype", n, f"the dtype {tensor.dtype!r} is not known")
+            yield Finding("dtype", "warning", file, "tensors[].dtype", n, f"the dtype {tensor.dtype!r} is not known")
 
 
 def _edges(deps: Deps, file: str) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _edges(deps: Deps, file: str) -> Iterator[Finding]:
     for n, edge in enumerate(deps.edges):
         name = f"{label(edge.pred)} → {label(edge.succ)}"
         for code, key, message, severity in _edge(edge, tasks, tensors):
-            yield Finding(code, severity, file, f"edges.{key}", n, f"{name}: {message}")
+            yield Finding(code, severity, file, f"edges[].{key}", n, f"{name}: {message}")
 
 
 def _edge(edge: Edge, tasks: set[int], tensors: set[int]) -> Iterator[tuple[str, str, str, str]]:
@@ -155,4 +155,4 @@ def _cycle(deps: Deps, file: str) -> Iterator[Finding]:
     ring = walk[walk.index(walk[-1]) :]
     number = next(n for n, edge in enumerate(deps.edges) if (edge.succ, edge.pred) == (ring[0], ring[1]))
     text = f"tasks wait for each other: {' → '.join(map(label, reversed(ring)))}"
-    yield Finding("cycle", "error", file, "edges", number, text)
+    yield Finding("cycle", "error", file, "edges[]", number, text)

@@ -61,7 +61,7 @@ def records(content: Mapping[str, Any], name: str, where: Where, default: Any = 
     """The objects of the list ``content[name]``, each with its place."""
     found = []
     for number, item in enumerate(field(content, name, list, where, default)):
-        place = Where(where.file, where.under(name).key, number)
+        place = Where(where.file, f"{where.under(name).key}[]", number)
         if not isinstance(item, dict):
             raise place.error("type", f"a record of `{name}` must be an object; got {_kind(item)}")
         found.append((place, item))

@@ -28,7 +28,7 @@ def _rows(records: Records, deps: Deps, file: str, deps_file: str) -> Iterator[F
     for task_id, row in zip(ids.tolist(), first.tolist(), strict=True):
         if task_id not in tasks:
             text = f"task {task_id} ({label(task_id)}) is not in {deps_file}; is the graph whole, and of this run?"
-            yield Finding("unknown-task", "warning", file, f"{_CORE}.task_token_raw", row, text)
+            yield Finding("unknown-task", "warning", file, f"{_CORE}[].task_token_raw", row, text)
     for n, task in enumerate(deps.tasks):
         for kind, had in counts.items():
             slots = zip(task.kernel_ids, CORE_SLOTS, strict=False)
@@ -41,15 +41,18 @@ def _rows(records: Records, deps: Deps, file: str, deps_file: str) -> Iterator[F
                 f"{label(task.task_id)} must have {wanted} rows on {kind} cores in {file}, blocks x active kernel "
                 f"slots; got {got}"
             )
-            yield Finding(code, "error" if got > wanted else "warning", deps_file, "tasks", n, text)
+            yield Finding(code, "error" if got > wanted else "warning", deps_file, "tasks[]", n, text)
 
 
 def _submits(records: Records, deps: Deps, file: str) -> Iterator[Finding]:
     tasks = {task.task_id for task in deps.tasks}
-    for n, task_id in enumerate(records.submits.task_id.tolist()):
+    threads, ids = records.submits.thread, records.submits.task_id
+    for row, task_id in enumerate(ids.tolist()):
         if task_id not in tasks:
+            thread = int(threads[row])
+            n = row - int(np.searchsorted(threads, thread))
             text = f"task {task_id} ({label(task_id)}) is not in the graph"
-            yield Finding("unknown-submit", "warning", file, f"{_SUBMITS}.task_id", n, text)
+            yield Finding("unknown-submit", "warning", file, f"{_SUBMITS}[{thread}][].task_id", n, text)
 
 
 def _order(records: Records, deps: Deps, deps_file: str) -> Iterator[Finding]:
@@ -69,7 +72,7 @@ def _order(records: Records, deps: Deps, deps_file: str) -> Iterator[Finding]:
                 f"{label(edge.succ)} started {(end[pred] - start[succ]) * us:.2f} µs before {label(edge.pred)} ended; "
                 "is the graph of this run?"
             )
-            yield Finding("happens-before", "warning", deps_file, "edges", n, text)
+            yield Finding("happens-before", "warning", deps_file, "edges[]", n, text)
 
 
 def check_names(capture: Capture) -> Iterator[Finding]:
@@ -82,4 +85,4 @@ def check_names(capture: Capture) -> Iterator[Finding]:
             if kernel >= 0 and kernel not in capture.names.names and kernel not in told:
                 told.add(kernel)
                 text = f"kernel {kernel} has no name in {capture.files['names']}"
-                yield Finding("unnamed-kernel", "warning", capture.files["deps"], "tasks.kernel_ids", n, text)
+                yield Finding("unnamed-kernel", "warning", capture.files["deps"], "tasks[].kernel_ids", n, text)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ._finding import Finding
 from ._records import _CORE, _NEW_PHASES, _NEW_TASKS, _PHASES, _SUBMITS, _TASKS
-from ._rules import each, later_copies
+from ._rules import Rule, findings_of, later_copies
 from ._tables import Records
 
 _KINDS_TEXT = (
@@ -29,66 +29,76 @@ def check_records(records: Records, file: str) -> list[Finding]:
         findings.append(Finding(code, "warning", file, key, None, f"{text}; write it again to have the one between"))
     if not len(records.blocks):
         findings.append(Finding("empty", "error", file, _CORE, None, "there must be at least one task row; got none"))
-    return findings + _blocks(records, file) + _overlaps(records, file) + _phases(records, file)
-
-
-def _blocks(records: Records, file: str) -> list[Finding]:
-    b = records.blocks
-    tasks = _NEW_TASKS if records.layout == "2026-09" else _TASKS
-    key = b.core_id << 32 | b.reg_task_id
-    findings = each(
-        later_copies(key),
-        "duplicate-row",
-        "error",
-        file,
-        _CORE,
-        lambda n: f"core {b.core_id[n]} has dispatch {b.reg_task_id[n]} twice; (core_id, reg_task_id) must be unique",
-    )
-    findings += each(
-        (b.start == 0) | (b.end == 0), "stamp", "error", file, _CORE, lambda n: "start and end must be above 0"
-    )
-    findings += each(
-        b.end < b.start, "order", "error", file, _CORE, lambda n: f"the end {b.end[n]} is before the start {b.start[n]}"
-    )
-    findings += each((b.task_id >> np.uint64(32)) > 3, "ring", "warning", file, _CORE, lambda n: "rings go from 0 to 3")
-    if records.level < 2:
-        return findings
-    alone = (b.dispatch == 0) | (b.finish == 0)
-    findings += each(
-        alone,
-        "unpaired-row",
-        "error",
-        file,
-        _CORE,
-        lambda n: (
-            f"core {b.core_id[n]}, dispatch {b.reg_task_id[n]} has no row with stamps in `{tasks}`; every row "
-            "must have its partner"
-        ),
-    )
+    for rule in [*_rows(records), *_pairs(records), *_order_on_cores(records)]:
+        findings += findings_of(rule, file, f"{_CORE}[]")
     findings += [
-        Finding("unpaired-row", "error", file, tasks, n, f"has no partner in `{_CORE}`; is in no joined row")
+        Finding("unpaired-row", "error", file, f"{_tasks_key(records)}[]", n, f"has no partner in `{_CORE}`")
         for n in records.partnerless
     ]
-    findings += each(
-        ~alone & (b.finish < b.start),
-        "order",
-        "error",
-        file,
-        _CORE,
-        lambda n: f"the finish {b.finish[n]} is before the start {b.start[n]}",
-    )
-    findings += each(
-        ~alone & (b.dispatch > b.receive) & (records.layout != "v2"),
-        "order",
-        "warning",
-        file,
-        _CORE,
-        lambda n: f"the dispatch {b.dispatch[n]} is after the receive {b.receive[n]}",
-    )
-    return findings
+    return findings + _phases(records, file) + _submits(records, file)
 
 
-def _overlaps(records: Records, file: str) -> list[Finding]:
+def _tasks_key(records: Records) -> str:
+    return f"{_NEW_TASKS}.records" if records.layout == "2026-09" else _TASKS
+
+
+def _rows(records: Records) -> list[Rule]:
+    b = records.blocks
+    key = b.core_id << 32 | b.reg_task_id
+    return [
+        Rule(
+            later_copies(key),
+            "duplicate-row",
+            "error",
+            lambda n: f"(core_id, reg_task_id) must be unique; ({b.core_id[n]}, {b.reg_task_id[n]}) came before",
+        ),
+        Rule((b.start == 0) | (b.end == 0), "stamp", "error", lambda n: "start and end must be above 0"),
+        Rule(
+            b.end < b.start,
+            "order",
+            "error",
+            lambda n: f"the end {b.end[n]} must not be before the start {b.start[n]}",
+        ),
+        Rule(
+            (b.task_id >> np.uint64(32)) > 3,
+            "ring",
+            "warning",
+            lambda n: f"rings go from 0 to 3; task {b.task_id[n]} is of ring {int(b.task_id[n]) >> 32}",
+        ),
+    ]
+
+
+def _pairs(records: Records) -> list[Rule]:
+    b = records.blocks
+    if records.level < 2:
+        return []
+    alone = (b.dispatch == 0) | (b.finish == 0)
+    known = ~alone & (records.layout != "v2")  # the receive of v2 is not known
+    return [
+        Rule(
+            alone,
+            "unpaired-row",
+            "error",
+            lambda n: (
+                f"({b.core_id[n]}, {b.reg_task_id[n]}) must have a row in `{_tasks_key(records)}`, with stamps above 0"
+            ),
+        ),
+        Rule(
+            ~alone & (b.finish < b.start),
+            "order",
+            "error",
+            lambda n: f"the finish {b.finish[n]} must not be before the start {b.start[n]}",
+        ),
+        Rule(
+            known & (b.dispatch > b.receive),
+            "order",
+            "warning",
+            lambda n: f"the dispatch {b.dispatch[n]} is after the receive {b.receive[n]}",
+        ),
+    ]
+
+
+def _order_on_cores(records: Records) -> list[Rule]:
     b = records.blocks
     order = np.lexsort((b.end, b.start, b.core_id))
     core, reg, start, end = b.core_id[order], b.reg_task_id[order], b.start[order], b.end[order]
@@ -99,51 +109,70 @@ def _overlaps(records: Records, file: str) -> list[Finding]:
         mask[order[1:][neighbours & wrong]] = True
         return mask
 
-    findings = each(
-        on(start[1:] < end[:-1]),
-        "overlap",
-        "error",
-        file,
-        _CORE,
-        lambda n: f"starts on core {b.core_id[n]} before the block ahead of it ends",
-    )
-    return findings + each(
-        on(reg[1:] < reg[:-1]),
-        "dispatch-order",
-        "warning",
-        file,
-        _CORE,
-        lambda n: f"dispatch {b.reg_task_id[n]} of core {b.core_id[n]} starts after a later dispatch",
-    )
+    return [
+        Rule(
+            on(start[1:] < end[:-1]),
+            "overlap",
+            "error",
+            lambda n: f"starts on core {b.core_id[n]} before the block ahead of it ends",
+        ),
+        Rule(
+            on(reg[1:] < reg[:-1]),
+            "dispatch-order",
+            "warning",
+            lambda n: f"dispatch {b.reg_task_id[n]} of core {b.core_id[n]} starts after a later dispatch",
+        ),
+    ]
 
 
 def _phases(records: Records, file: str) -> list[Finding]:
-    p, s, level = records.phases, records.submits, records.level
-    key = f"{_NEW_PHASES}.records" if records.layout == "2026-09" else _PHASES
-    findings = each(
-        p.end < p.start, "order", "error", file, key, lambda n: f"the end {p.end[n]} is before the start {p.start[n]}"
-    )
-    if len(p):
-        late = np.concatenate([[False], (p.thread[1:] == p.thread[:-1]) & (p.start[1:] < p.start[:-1])])
-        findings += each(
-            late, "phase-order", "warning", file, key, lambda n: f"thread {p.thread[n]} goes back in time here"
-        )
-        odd = ~np.isin(p.kind, sorted(KINDS))
-        findings += each(odd, "kind", "warning", file, f"{key}.kind", lambda n: f"{str(p.kind[n])!r} is no known kind")
-    elif level >= 3:
+    p = records.phases
+    newer = records.layout == "2026-09"
+    findings = []
+    for thread in np.unique(p.thread).tolist():
+        mine = p.thread == thread
+        kind, start, end = p.kind[mine], p.start[mine], p.end[mine]
+        key = f"{_NEW_PHASES}.streams[scheduler_id={thread}].records[]" if newer else f"{_PHASES}[{thread}][]"
+        rules = [
+            _not_backwards(start, end),
+            Rule(
+                np.concatenate([[False], start[1:] < start[:-1]]),
+                "phase-order",
+                "warning",
+                lambda n, start=start: f"must start in order of time; {start[n]} follows {start[n - 1]}",
+            ),
+            Rule(
+                ~np.isin(kind, sorted(KINDS)), "kind", "warning", lambda n, kind=kind: f"{str(kind[n])!r} is not known"
+            ),
+        ]
+        findings += [finding for rule in rules for finding in findings_of(rule, file, key)]
+    if records.level >= 3 and not len(p):
         text = "holds no record; sched_overhead_analysis refuses that"
-        findings.append(Finding("empty-phases", "warning", file, key, None, text))
-    if level >= 3 and not records.core_to_thread:
+        findings.append(Finding("empty-phases", "warning", file, _NEW_PHASES if newer else _PHASES, None, text))
+    if records.level >= 3 and not records.core_to_thread:
         text = "is missing; which scheduler serves a core is not known"
         findings.append(Finding("core-to-thread", "warning", file, "metadata.core_to_thread", None, text))
-    findings += each(
-        s.end < s.start,
-        "order",
-        "error",
-        file,
-        _SUBMITS,
-        lambda n: f"the end {s.end[n]} is before the start {s.start[n]}",
-    )
-    return findings + each(
-        later_copies(s.task_id), "submit-twice", "warning", file, _SUBMITS, lambda n: f"task {s.task_id[n]} came before"
-    )
+    return findings
+
+
+def _submits(records: Records, file: str) -> list[Finding]:
+    s = records.submits
+    findings = []
+    for thread in np.unique(s.thread).tolist():
+        mine = s.thread == thread
+        task = s.task_id[mine]
+        rules = [
+            _not_backwards(s.start[mine], s.end[mine]),
+            Rule(
+                later_copies(task),
+                "submit-twice",
+                "warning",
+                lambda n, task=task: f"task {task[n]} was submitted before",
+            ),
+        ]
+        findings += [finding for rule in rules for finding in findings_of(rule, file, f"{_SUBMITS}[{thread}][]")]
+    return findings
+
+
+def _not_backwards(start: np.ndarray, end: np.ndarray) -> Rule:
+    return Rule(end < start, "order", "error", lambda n: f"the end {end[n]} must not be before the start {start[n]}")

@@ -48,7 +48,8 @@ def read_records(path: str | os.PathLike[str]) -> Records:
 
     core, columns = _table(content, _CORE, where, (_CORE_COLUMNS[:5], _CORE_COLUMNS), unsigned=1)
     newer = _NEW_TASKS in content or _NEW_PHASES in content
-    blocks, partnerless = _blocks(core, _scheduler_tasks(content, level, where), types, where)
+    tasks, key = _scheduler_tasks(content, level, where)
+    blocks, partnerless = _blocks(core, tasks, key, types, where)
     phases, threads = no_phases(), 0
     if level >= 3:
         phases, threads = _phases(content, where, notes)
@@ -128,14 +129,15 @@ def _versioned(content: Mapping[str, Any], name: str, where: Where) -> Mapping[s
     return section
 
 
-def _scheduler_tasks(content: Mapping[str, Any], level: int, where: Where) -> np.ndarray:
+def _scheduler_tasks(content: Mapping[str, Any], level: int, where: Where) -> tuple[np.ndarray, str]:
+    """The rows, and the key that they stand under."""
     if level < 2:
-        return np.zeros((0, 4), np.int64)
+        return np.zeros((0, 4), np.int64), _TASKS
     name = _either(content, _TASKS, _NEW_TASKS, where)
     if name == _TASKS:
-        return _table(content, name, where, (_TASK_COLUMNS,))[0]
+        return _table(content, name, where, (_TASK_COLUMNS,))[0], name
     section = _versioned(content, name, where)
-    return _table(section, "records", where.under(name), (_TASK_COLUMNS,))[0]
+    return _table(section, "records", where.under(name), (_TASK_COLUMNS,))[0], f"{name}.records"
 
 
 def _table(
@@ -175,7 +177,7 @@ def _damaged_row(
     usual = len(rows[0]) if isinstance(rows[0], list) and len(rows[0]) in widths else widths[-1]
     columns = next(layout for layout in layouts if len(layout) == usual)
     for number, row in enumerate(rows):
-        place = Where(where.file, where.key, number)
+        place = Where(where.file, f"{where.key}[]", number)
         if not isinstance(row, list) or len(row) != usual:
             got = f"{len(row)} columns" if isinstance(row, list) else type(row).__name__
             wanted = " or ".join(map(str, widths))
@@ -193,14 +195,14 @@ def _damaged_row(
 
 
 def _blocks(
-    core: np.ndarray, tasks: np.ndarray, types: tuple[str, ...], where: Where
+    core: np.ndarray, tasks: np.ndarray, key: str, types: tuple[str, ...], where: Where
 ) -> tuple[Blocks, tuple[int, ...]]:
     numbers = core.astype(np.int64)  # the task ids are taken from `core` itself
-    for table, column, name in ((numbers, 2, _CORE), (tasks, 1, _TASKS)):
+    for table, column, name in ((numbers, 2, _CORE), (tasks, 1, key)):
         for index, limit, what in ((0, len(types), "core_id"), (column, 2**_KEY_BITS, "reg_task_id")):
             beyond = np.flatnonzero(table[:, index] >= limit)
             if len(beyond):
-                raise Where(where.file, name, int(beyond[0])).error(
+                raise Where(where.file, f"{name}[]", int(beyond[0])).error(
                     "core-id" if index == 0 else "stamp",
                     f"`{what}` must be below {limit}; got {table[beyond[0], index]}",
                 )
@@ -208,7 +210,7 @@ def _blocks(
     local = numbers[:, 5] if numbers.shape[1] > 5 else np.zeros(len(numbers), np.int64)
     early = np.flatnonzero(local > start)
     if len(early):
-        raise Where(where.file, _CORE, int(early[0])).error(
+        raise Where(where.file, f"{_CORE}[]", int(early[0])).error(
             "stamp", f"`receive_to_start_cycles` must not exceed `start_cycles`; got {local[early[0]]}"
         )
     dispatch, finish = np.zeros((2, len(numbers)), np.int64)
@@ -283,11 +285,9 @@ def _phases(content: Mapping[str, Any], where: Where, notes: list) -> tuple[Phas
 
 def _stream(stream: Mapping[str, Any], where: Where, notes: list) -> list[tuple[Where, dict]]:
     """The records of one stream, each with what `metrics` says of it."""
-    inner = Where(where.file, f"{where.key}.records")
-    items = []
-    for place, item in records(stream, "records", where):
-        items.append((Where(inner.file, inner.key, place.record), dict(item)))
-    for place, metric in records(stream, "metrics", where, default=[]):
+    inner = Where(where.file, where.key.replace("[]", f"[{where.record}]"))
+    items = [(place, dict(item)) for place, item in records(stream, "records", inner)]
+    for place, metric in records(stream, "metrics", inner, default=[]):
         index = field(metric, "record_index", int, place)
         if not 0 <= index < len(items):
             raise place.under("record_index").error(
@@ -299,8 +299,8 @@ def _stream(stream: Mapping[str, Any], where: Where, notes: list) -> list[tuple[
         notes.append(
             (
                 "lost-records",
-                f"{where.key}.capture",
-                f"stream {where.record} lost records: dropped {capture.get('dropped', 0)}, "
+                inner.under("capture").key,
+                f"the stream lost records: dropped {capture.get('dropped', 0)}, "
                 f"truncated {capture.get('truncated', False)}. Record with a larger buffer",
             )
         )
@@ -312,8 +312,8 @@ def _lists(content: Mapping[str, Any], name: str, where: Where) -> list[list[tup
     outer = field(content, name, list, where)
     for number, inner in enumerate(outer):
         if not isinstance(inner, list):
-            raise Where(where.file, name, number).error("type", f"`{name}` must hold one list for each thread")
-    return [records({name: inner}, name, where) for inner in outer]
+            raise Where(where.file, f"{name}[]", number).error("type", f"`{name}` must hold one list for each thread")
+    return [records({f"{name}[{number}]": inner}, f"{name}[{number}]", where) for number, inner in enumerate(outer)]
 
 
 def _submits(content: Mapping[str, Any], level: int, where: Where) -> tuple[Submits, int]:

@@ -1,8 +1,7 @@
 """Severity of findings, and refusal to write what breaks a rule."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,11 +28,21 @@ def refuse(findings: Iterable[Finding]) -> None:
             raise ArtifactError(finding)
 
 
-def each(
-    wrong: np.ndarray, code: str, severity: str, file: str, key: str, message: Callable[[int], Any]
-) -> list[Finding]:
-    """A finding for each record where ``wrong`` holds."""
-    return [Finding(code, severity, file, key, n, str(message(n))) for n in np.flatnonzero(wrong).tolist()]
+@dataclass(frozen=True)
+class Rule:
+    """Where a rule is broken, record by record, and what to say of each."""
+
+    broken: np.ndarray
+    code: str
+    severity: str
+    message: Callable[[int], str]
+
+
+def findings_of(rule: Rule, file: str, key: str) -> list[Finding]:
+    """A finding for each record that breaks the rule."""
+    return [
+        Finding(rule.code, rule.severity, file, key, n, rule.message(n)) for n in np.flatnonzero(rule.broken).tolist()
+    ]
 
 
 def later_copies(values: np.ndarray) -> np.ndarray:
