@@ -3,17 +3,24 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import _deps as deps_file
 from . import _records as records_file
-from ._deps import Deps, label, read_deps
+from ._deps import Deps, Task, label, read_deps
+from ._finding import damage
 from ._names import PROGRAM_FILE, NameMap, read_names, read_program
 from ._records import read_records
 from ._tables import Records
+
+if TYPE_CHECKING:
+    from .. import pmu
+
+PMU_FILE = "pmu.csv"
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,8 @@ class Capture:
         deps: the graph; None where the file is missing.
         names: kernel names; None where there is no name map, or more than one.
         program: from ``dispatch_program.json``; None where the file is missing.
-        files: names of the files by kind: records, deps, names, program.
+        pmu: counters of the same run; None where the file is missing.
+        files: names of the files by kind: records, deps, names, program, pmu.
         missing: what is not there, and what that leaves open.
     """
 
@@ -35,6 +43,7 @@ class Capture:
     deps: Deps | None = None
     names: NameMap | None = None
     program: str | None = None
+    pmu: "pmu.Capture | None" = None
     files: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
@@ -61,13 +70,9 @@ class Capture:
         spmd = "_spmd" if task is not None and task.block_num > 1 else ""
         return f"{self.name(task_id, core_type)}{spmd}({label(task_id)})"
 
-    @property
-    def _tasks(self) -> Mapping[int, Any]:
-        cached = self.__dict__.get("_by_id")
-        if cached is None:
-            cached = {task.task_id: task for task in (self.deps.tasks if self.deps else ())}
-            object.__setattr__(self, "_by_id", cached)
-        return cached
+    @cached_property
+    def _tasks(self) -> dict[int, Task]:
+        return {task.task_id: task for task in (self.deps.tasks if self.deps else ())}
 
 
 def find_records(folder: Path) -> Path | None:
@@ -93,10 +98,11 @@ def read_capture(folder: str | os.PathLike[str]) -> Capture:
         raise FileNotFoundError(f"`DIR` must be a folder of a run; {str(folder)!r} is not a folder")
     found = find_records(folder)
     if found is None:
-        raise FileNotFoundError(
-            f"`DIR` must hold {records_file.FILE}; {str(folder)!r} does not. Try its dfx_outputs folder, and of a "
-            "run of several cards one rank and dispatch"
+        below = sorted(
+            path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/{records_file.FILE}")
         )
+        hint = f"Try {str(below[0])!r}" if below else "Try the dfx_outputs folder of a run"
+        raise FileNotFoundError(f"`DIR` must hold {records_file.FILE}; {str(folder)!r} does not. {hint}")
     records = read_records(found)
     missing: list[str] = []
     files = {"records": found.name}
@@ -113,8 +119,21 @@ def read_capture(folder: str | os.PathLike[str]) -> Capture:
         missing.append(f"name_map*.json: {why}; kernels are shown by number")
     if (folder / PROGRAM_FILE).is_file():
         program, files["program"] = read_program(folder / PROGRAM_FILE), PROGRAM_FILE
+    counters = None
+    if (folder / PMU_FILE).is_file():
+        counters, files["pmu"] = read_counters(folder / PMU_FILE), PMU_FILE
     missing += _partial(records, deps)
-    return Capture(folder, records, deps, names, program, files, tuple(missing))
+    return Capture(folder, records, deps, names, program, counters, files, tuple(missing))
+
+
+def read_counters(path: Path) -> "pmu.Capture":
+    """Read a ``pmu.csv``; damage is an :class:`ArtifactError`, as in the other files of a run."""
+    from .. import pmu
+
+    try:
+        return pmu.read(path)
+    except ValueError as error:
+        raise damage("pmu", path.name, "", None, str(error).removeprefix(f"{path}: ")) from None
 
 
 def _partial(records: Records, deps: Deps | None) -> list[str]:

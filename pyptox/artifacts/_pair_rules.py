@@ -86,3 +86,18 @@ def check_names(capture: Capture) -> Iterator[Finding]:
                 told.add(kernel)
                 text = f"kernel {kernel} has no name in {capture.files['names']}"
                 yield Finding("unnamed-kernel", "warning", capture.files["deps"], "tasks[].kernel_ids", n, text)
+
+
+def check_counters(capture: Capture) -> Iterator[Finding]:
+    """Counter rows of tasks that the graph lacks, or that it runs with another kernel."""
+    if capture.deps is None or capture.pmu is None:
+        return
+    tasks = {task.task_id: task for task in capture.deps.tasks}
+    for n, row in enumerate(capture.pmu.rows):
+        task = tasks.get(row.task_id)
+        if task is None:
+            text = f"task {row.task_id} ({label(row.task_id)}) is not in the graph"
+            yield Finding("unknown-task", "warning", capture.files["pmu"], "[].task_id", n, text)
+        elif row.func_id not in task.kernel_ids:
+            text = f"{label(row.task_id)} runs the kernels {list(task.kernel_ids)}; got {row.func_id}"
+            yield Finding("kernel", "warning", capture.files["pmu"], "[].func_id", n, text)

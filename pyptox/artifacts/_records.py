@@ -28,6 +28,8 @@ _OWN = ("clock_freq_hz", "num_cores", "core_types", "core_to_thread")
 _CORE_COLUMNS = ("core_id", "task_token_raw", "reg_task_id", "start_cycles", "end_cycles", "receive_to_start_cycles")
 _TASK_COLUMNS = ("core_id", "reg_task_id", "dispatch_cycles", "finish_cycles")
 _KEY_BITS = 32
+_THREADS = 256
+"""Scheduler threads that a file may number; a chip has three or four."""
 
 
 def read_records(path: str | os.PathLike[str]) -> Records:
@@ -97,6 +99,11 @@ def _metadata(metadata: Mapping[str, Any], where: Where) -> tuple[int, tuple[str
     if threads and len(threads) != len(types):
         raise where.under("core_to_thread").error(
             "cores", f"`core_to_thread` must have one entry for each of {len(types)} cores; got {len(threads)}"
+        )
+    beyond = [thread for thread in threads if not -1 <= thread < _THREADS]
+    if beyond:
+        raise where.under("core_to_thread").error(
+            "cores", f"`core_to_thread` must hold threads below {_THREADS}, -1 for none; got {beyond[0]}"
         )
     return clock, types, threads
 
@@ -260,11 +267,17 @@ def _phases(content: Mapping[str, Any], where: Where, notes: list) -> tuple[Phas
         lists = _lists(content, _PHASES, where)
         threads = list(range(len(lists)))
     else:
-        lists, threads = [], []
         section = _versioned(content, _NEW_PHASES, where)
+        streams = []
         for place, stream in records(section, "streams", where.under(_NEW_PHASES)):
-            threads.append(field(stream, "scheduler_id", int, place))
-            lists.append(_stream(stream, place, notes))
+            thread = field(stream, "scheduler_id", int, place)
+            if not 0 <= thread < _THREADS:
+                raise place.under("scheduler_id").error(
+                    "cores", f"`scheduler_id` must be from 0 to {_THREADS - 1}; got {thread}"
+                )
+            streams.append((thread, _stream(stream, place, notes)))
+        streams.sort(key=lambda stream: stream[0])
+        threads, lists = [thread for thread, _ in streams], [items for _, items in streams]
     items = [item for each in lists for item in each]
     kinds = [field(item, "kind", str, place) for place, item in items]
     table = Phases(

@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ._capture import Capture, find_names, find_records, read_capture
+from ._capture import PMU_FILE, Capture, find_names, find_records, read_capture, read_counters
 from ._deps import FILE as DEPS
 from ._deps import read_deps
 from ._finding import ArtifactError, Finding
 from ._graph_rules import check_deps
 from ._names import PROGRAM_FILE, read_names, read_program
-from ._pair_rules import check_names, check_pair
+from ._pair_rules import check_counters, check_names, check_pair
 from ._record_rules import check_records
 from ._records import FILE as RECORDS
 from ._records import read_records
@@ -27,6 +27,7 @@ def check_capture(capture: Capture, *, strict: bool = False) -> tuple[Finding, .
         findings += check_deps(capture.deps, capture.files.get("deps", DEPS))
         findings += check_pair(capture.records, capture.deps, records_name, capture.files.get("deps", DEPS))
         findings += check_names(capture)
+        findings += check_counters(capture)
     if strict and capture.records.level < 4:
         text = f"the reports need level 4; got {capture.records.level}"
         findings.append(Finding("level-below-4", "error", records_name, "chip_swimlane_level", None, text))
@@ -37,8 +38,8 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False) -> tuple[Fin
     """Every rule that a file, or the files of a directory, break; errors first. Never raises for damage.
 
     Args:
-        path: a directory of a run, or one ``chip_swimlane_records``, ``deps``, ``name_map*`` or ``dispatch_program``
-            file.
+        path: a directory of a run, or one ``chip_swimlane_records``, ``deps``, ``name_map*`` ``dispatch_program``
+            or ``pmu.csv`` file.
         strict: what only the strictest reader refuses (partial captures, older and newer layouts, missing siblings)
             is an error too.
 
@@ -60,7 +61,7 @@ def _folder(folder: Path, strict: bool) -> tuple[Finding, ...]:
     try:
         return check_capture(read_capture(folder), strict=strict)
     except ArtifactError:
-        files = [records, *(folder / name for name in (DEPS, PROGRAM_FILE)), *find_names(folder)]
+        files = [records, *(folder / name for name in (DEPS, PROGRAM_FILE, PMU_FILE)), *find_names(folder)]
         found = [finding for file in files if file.is_file() for finding in _one(file)]
         found += [] if (folder / DEPS).is_file() else [_missing(DEPS, "critical_path and the reports need it")]
         return strictly([*found, *_maps(folder)], strict)
@@ -70,6 +71,8 @@ def _one(path: Path) -> list[Finding]:
     read: Callable[[Path], list[Finding]]
     if path.name == PROGRAM_FILE:
         read = _nothing_more(read_program)
+    elif path.suffix == ".csv":
+        read = _nothing_more(read_counters)
     elif path.name.startswith("name_map"):
         read = _nothing_more(read_names)
     elif path.name.startswith("deps"):
@@ -79,7 +82,7 @@ def _one(path: Path) -> list[Finding]:
     else:
         raise ValueError(
             f"`path` must be named as the toolchain names its files ({RECORDS}, {DEPS}, name_map*.json, "
-            f"{PROGRAM_FILE}); got {path.name}"
+            f"{PROGRAM_FILE}, {PMU_FILE}); got {path.name}"
         )
     try:
         return read(path)
