@@ -6,12 +6,12 @@ Layouts: ``v2`` has five columns in ``aicore_tasks``, ``v3`` six; that of Septem
 
 import os
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._columns import column, depths, table
 from ._json import Where, field, integers, load, records, texts
 from ._tables import CORE_TYPES, NO_TASK, Blocks, Phases, Records, Submits, no_phases, no_submits
 
@@ -48,7 +48,7 @@ def read_records(path: str | os.PathLike[str]) -> Records:
     if LEVEL not in content:
         notes.append(("old-layout", LEGACY_LEVEL, f"is the old name of `{LEVEL}`; newer readers need that one"))
 
-    core, columns = _table(content, _CORE, where, (_CORE_COLUMNS[:5], _CORE_COLUMNS), unsigned=1)
+    core, columns = table(content, _CORE, where, (_CORE_COLUMNS[:5], _CORE_COLUMNS), unsigned=1)
     newer = _NEW_TASKS in content or _NEW_PHASES in content
     tasks, key = _scheduler_tasks(content, level, where)
     blocks, partnerless = _blocks(core, tasks, key, types, where)
@@ -142,78 +142,24 @@ def _scheduler_tasks(content: Mapping[str, Any], level: int, where: Where) -> tu
         return np.zeros((0, 4), np.int64), _TASKS
     name = _either(content, _TASKS, _NEW_TASKS, where)
     if name == _TASKS:
-        return _table(content, name, where, (_TASK_COLUMNS,))[0], name
+        return table(content, name, where, (_TASK_COLUMNS,))[0], name
     section = _versioned(content, name, where)
-    return _table(section, "records", where.under(name), (_TASK_COLUMNS,))[0], f"{name}.records"
-
-
-def _table(
-    content: Mapping[str, Any],
-    name: str,
-    where: Where,
-    layouts: tuple[tuple[str, ...], ...],
-    unsigned: int | None = None,
-) -> tuple[np.ndarray, int]:
-    """Rows of unsigned integers as an array; all of the width of one of ``layouts``.
-
-    The column ``unsigned`` may use all 64 bits, the others 63: the array is uint64 if there is such a column.
-    """
-    rows = field(content, name, list, where)
-    place = where.under(name)
-    widths = [len(columns) for columns in layouts]
-    try:
-        width = len(rows[0]) if rows else widths[-1]
-        flat = list(chain.from_iterable(rows))
-        good = width in widths and set(map(len, rows)) <= {width} and set(map(type, flat)) <= {int}
-        array = np.array(flat if good else [], np.int64 if unsigned is None else np.uint64)
-        if good and int(np.max(array, initial=0)) < 2**63 and int(np.min(array, initial=0)) >= 0:
-            return array.reshape(-1, width), width
-        if good and unsigned is not None:
-            others = np.delete(array.reshape(-1, width), unsigned, axis=1)
-            if int(others.max()) < 2**63:
-                return array.reshape(-1, width), width
-    except (TypeError, OverflowError):
-        pass
-    raise _damaged_row(rows, layouts, unsigned, place)
-
-
-def _damaged_row(
-    rows: list[Any], layouts: tuple[tuple[str, ...], ...], unsigned: int | None, where: Where
-) -> Exception:
-    widths = [len(columns) for columns in layouts]
-    usual = len(rows[0]) if isinstance(rows[0], list) and len(rows[0]) in widths else widths[-1]
-    columns = next(layout for layout in layouts if len(layout) == usual)
-    for number, row in enumerate(rows):
-        place = Where(where.file, f"{where.key}[]", number)
-        if not isinstance(row, list) or len(row) != usual:
-            got = f"{len(row)} columns" if isinstance(row, list) else type(row).__name__
-            wanted = " or ".join(map(str, widths))
-            same = f" ({usual} as the first)" if number else ""
-            return place.error(
-                "columns", f"a row must have {wanted} columns{same}: {', '.join(columns)}; got {got}. A newer layout?"
-            )
-        for column, value in enumerate(row):
-            bits = 64 if column == unsigned else 63
-            if type(value) is not int or not 0 <= value < 2**bits:
-                return place.error(
-                    "stamp", f"`{columns[column]}` must be an integer of {bits} bits, at least 0; got {value!r}"
-                )
-    raise AssertionError("every row is as it should be")
+    return table(section, "records", where.under(name), (_TASK_COLUMNS,))[0], f"{name}.records"
 
 
 def _blocks(
     core: np.ndarray, tasks: np.ndarray, key: str, types: tuple[str, ...], where: Where
 ) -> tuple[Blocks, tuple[int, ...]]:
     numbers = core.astype(np.int64)  # the task ids are taken from `core` itself
-    for table, column, name in ((numbers, 2, _CORE), (tasks, 1, key)):
-        for index, limit, what in ((0, len(types), "core_id"), (column, 2**_KEY_BITS, "reg_task_id")):
-            beyond = np.flatnonzero(table[:, index] >= limit)
+    for rows, counter, name in ((numbers, 2, _CORE), (tasks, 1, key)):
+        for index, limit, what in ((0, len(types), "core_id"), (counter, 2**_KEY_BITS, "reg_task_id")):
+            beyond = np.flatnonzero(rows[:, index] >= limit)
             if len(beyond):
                 raise Where(where.file, f"{name}[]", int(beyond[0])).error(
                     "core-id" if index == 0 else "stamp",
-                    f"`{what}` must be below {limit}; got {table[beyond[0], index]}",
+                    f"`{what}` must be below {limit}; got {rows[beyond[0], index]}",
                 )
-    core_id, reg, start, end = (numbers[:, column] for column in (0, 2, 3, 4))
+    core_id, reg, start, end = (numbers[:, n] for n in (0, 2, 3, 4))
     local = numbers[:, 5] if numbers.shape[1] > 5 else np.zeros(len(numbers), np.int64)
     early = np.flatnonzero(local > start)
     if len(early):
@@ -227,38 +173,10 @@ def _blocks(
     if len(theirs):
         at = order[np.minimum(np.searchsorted(theirs[order], mine), len(theirs) - 1)]
         found = theirs[at] == mine
-        dispatch, finish = (np.where(found, tasks[at, column], 0) for column in (2, 3))
+        dispatch, finish = (np.where(found, tasks[at, n], 0) for n in (2, 3))
         partnerless = tuple(np.setdiff1d(np.arange(len(theirs)), at[found]).tolist())
     receive = start - local
     return Blocks(core[:, 1].astype(np.uint64), core_id, reg, receive, start, end, dispatch, finish), partnerless
-
-
-def _column(items: list[tuple[Where, dict]], name: str, default: Any = None) -> np.ndarray:
-    """One column of unsigned integers; ``default`` where absent or null, an error where there is no default."""
-    values = [item.get(name) for _, item in items]
-    try:
-        if set(map(type, values)) <= {int}:
-            array = np.array(values, np.uint64)
-            if name == "task_id" or int(array.max(initial=0)) < 2**63:
-                return array if name == "task_id" else array.astype(np.int64)
-    except OverflowError:
-        pass
-    for number, (place, item) in enumerate(items):
-        if values[number] is None and default is not None:
-            values[number] = int(default)
-            continue
-        value = field(item, name, int, place)
-        if not 0 <= value < 2 ** (64 if name == "task_id" else 63):
-            raise place.under(name).error("stamp", f"`{name}` must be an unsigned integer; got {value}")
-    return np.array(values, np.uint64 if name == "task_id" else np.int64)
-
-
-def _depths(items: list[tuple[Where, dict]], name: str) -> np.ndarray:
-    rows = [item.get(name, (-1, -1, -1)) for _, item in items]
-    for (place, _), row in zip(items, rows, strict=True):
-        if not isinstance(row, list | tuple) or len(row) != 3 or any(type(depth) is not int for depth in row):
-            raise place.under(name).error("type", f"`{name}` must be three depths, aic, aiv, mix; got {row!r}")
-    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def _phases(content: Mapping[str, Any], where: Where, notes: list) -> tuple[Phases, int]:
@@ -280,20 +198,20 @@ def _phases(content: Mapping[str, Any], where: Where, notes: list) -> tuple[Phas
         threads, lists = [thread for thread, _ in streams], [items for _, items in streams]
     items = [item for each in lists for item in each]
     kinds = [field(item, "kind", str, place) for place, item in items]
-    table = Phases(
+    made = Phases(
         thread=np.repeat(np.array(threads, np.int64), [len(each) for each in lists]),
         kind=np.array(kinds, str) if kinds else np.zeros(0, "U1"),
-        start=_column(items, "start_cycles"),
-        end=_column(items, "end_cycles"),
-        loop_iter=_column(items, "loop_iter"),
-        tasks_processed=_column(items, "tasks_processed"),
-        pop_hit=_column(items, "pop_hit", -1),
-        pop_miss=_column(items, "pop_miss", -1),
-        task_id=_column(items, "task_id", NO_TASK),
-        shared_at_start=_depths(items, "shared_at_start"),
-        shared_at_end=_depths(items, "shared_at_end"),
+        start=column(items, "start_cycles"),
+        end=column(items, "end_cycles"),
+        loop_iter=column(items, "loop_iter"),
+        tasks_processed=column(items, "tasks_processed"),
+        pop_hit=column(items, "pop_hit", -1),
+        pop_miss=column(items, "pop_miss", -1),
+        task_id=column(items, "task_id", NO_TASK),
+        shared_at_start=depths(items, "shared_at_start"),
+        shared_at_end=depths(items, "shared_at_end"),
     )
-    return table, 1 + max(threads, default=-1)
+    return made, 1 + max(threads, default=-1)
 
 
 def _stream(stream: Mapping[str, Any], where: Where, notes: list) -> list[tuple[Where, dict]]:
@@ -336,11 +254,11 @@ def _submits(content: Mapping[str, Any], level: int, where: Where) -> tuple[Subm
         return no_submits(), 0
     lists = _lists(content, _SUBMITS, where)
     items = [item for each in lists for item in each]
-    table = Submits(
+    made = Submits(
         thread=np.repeat(np.arange(len(lists)), [len(each) for each in lists]),
-        submit_idx=_column(items, "submit_idx"),
-        task_id=_column(items, "task_id"),
-        start=_column(items, "start_cycles"),
-        end=_column(items, "end_cycles"),
+        submit_idx=column(items, "submit_idx"),
+        task_id=column(items, "task_id"),
+        start=column(items, "start_cycles"),
+        end=column(items, "end_cycles"),
     )
-    return table, len(lists)
+    return made, len(lists)

@@ -16,6 +16,14 @@ from ._validate import check_capture
 SHOWN = 5
 """Lines of each list that the text shows; the JSON has them all."""
 
+_LABELS = {
+    "dispatch_receive": "dispatch → receive",
+    "receive_start": "receive → start",
+    "start_end": "start → end",
+    "end_finish": "end → finish",
+    "gap_before": "gap before a block",
+}
+
 
 @dataclass(frozen=True)
 class Report:
@@ -112,7 +120,7 @@ class Report:
         for name, values in content["intervals_us"].items():
             if values["count"]:
                 numbers = " ".join(f"{values[key]:>8,.2f}" for key in ("mean", "p50", "p90", "max"))
-                lines.append(f"{name.replace('_', ' → ', name != 'gap_before'):<18} {values['count']:>7,} {numbers}")
+                lines.append(f"{_LABELS[name]:<18} {values['count']:>7,} {numbers}")
         total = sum(content["gap_causes_us"].values())
         lines += ["", f"gaps between blocks of one core: {total:,.2f} µs over all cores"]
         lines += _shares(content["gap_causes_us"], total)
