@@ -347,6 +347,25 @@ def pmu(
     _show(result, as_json)
 
 
+@app.command()
+def capture(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, such as dfx_outputs.")],
+    strict: Annotated[bool, typer.Option("--strict", help="What the strictest reader refuses is an error.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write merged_swimlane.json into this folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the files of a run and say where its time went; exit 1 when they break a rule."""
+    from ..artifacts import read_capture, report, write_swimlane
+
+    result = report(read_capture(directory), strict=strict)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_swimlane(out / "merged_swimlane.json", result.capture)
+    _show(result, as_json)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:
