@@ -55,6 +55,7 @@ def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Can
         nest = record(kernel, specs, shapes, config, hardware, accurate)
         if count_instructions([nest.walk]) <= _FULL_SIMULATION:
             cycles = full_cycles(nest.walk) + float(cost.waves) * float(hardware.times.block)
+            cycles = max(cycles, float(cost.hbm_cycles))
     time_us = float(hardware.times.launch_us) + cycles / float(hardware.clock_mhz)
     share = {pipe: float(busy) / cycles for pipe, busy in cost.busy.items()}
     pipe = max(share, key=lambda name: share[name])

@@ -54,6 +54,14 @@ def _problems() -> Iterator[tuple[pl.Kernel, dict[str, pl.Spec]]]:
     pairs = px.spec((1000, 128), "fp32"), px.spec((1000, 128), "int32")
     yield k.top_k_merge(8), k.top_k_merge(8).specs(*pairs)
     yield k.residual_add, k.residual_add.specs(px.spec((1000, 3000), "fp32"), wide)
+    yield k.copy, k.copy.specs(wide)
+    yield k.convert("int8"), k.convert("int8").specs(wide)
+    rows_of_scan = k.scan_rows(40)
+    yield rows_of_scan, rows_of_scan.specs(px.spec((20000, 128), "fp16"), px.spec((128, 128), "fp16"))
+    yield k.scan_carry, k.scan_carry.specs(px.spec((20000, 128), "fp32"), px.spec((40,), "fp32"))
+    parts = (px.spec((4, 128, size), "bf16") for size in (512, 64))
+    tables = (px.spec((9000, size), "bf16") for size in (512, 64))
+    yield k.sparse_attention, k.sparse_attention.specs(*parts, *tables, px.spec((4, 2000), "int32"))
     attention = k.flash_attention
     yield attention, attention.specs(*(px.spec((8, 1024, 128), "bf16"),) * 3)
     grouped = k.grouped_matmul

@@ -23,7 +23,7 @@ from ..lang._types import Spec
 from ..lang.rules import CUBE_PIPES, VECTOR_PIPES, RuleContext
 from ._machine import busy, closed_form
 from ._occupancy import HARD, narrowest_row, occupancy, uses
-from ._traffic import Transfer, transfers
+from ._traffic import Transfer, from_hbm, transfers, written_back
 
 Rule = Callable[[RuleContext, Instruction], list]
 
@@ -40,6 +40,9 @@ class Options:
         rules: ``(operation name, rule)`` pairs that replace built-in cost rules.
         cores: cores to use; None for all of the chip.
         choices: values of the parameters that are fixed at trace time, as ``(name, value)`` pairs.
+        dirty: share of L2 that holds modified lines of an earlier kernel at the start, 0 to 1: each must be written
+            back to make room. 1 after a benchmark has flushed L2 by writing.
+        resident: tensors of which an earlier kernel left a share in L2, as ``(name, share)`` pairs.
     """
 
     warm: int = 2
@@ -48,6 +51,8 @@ class Options:
     rules: tuple[tuple[str, Rule], ...] = ()
     cores: int | None = None
     choices: tuple[tuple[str, Any], ...] = ()
+    dirty: float = 0.0
+    resident: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.sync not in ("manual", "auto"):
@@ -62,7 +67,8 @@ class Cost:
 
     Attributes:
         time_us: launch and execution, µs.
-        cycles: execution on the busiest core, cycles.
+        cycles: execution on the busiest core, or of HBM where that takes longer.
+        hbm_cycles: cycles that HBM is busy with the reads and the writes of all cores.
         blocks, waves: blocks of the grid, and how many one core executes at most.
         busy: cycles by pipe on that core.
         moved: bytes moved from and to GM by the whole kernel, whole lines: ``read``, ``write``; ``hbm`` of the read.
@@ -75,6 +81,7 @@ class Cost:
 
     time_us: Any
     cycles: Any
+    hbm_cycles: Any
     blocks: Any
     waves: Any
     busy: dict[str, Any]
@@ -159,7 +166,7 @@ def record(
     if recorder.walk is None:
         raise KernelError(f"kernel `{kernel.name}` must call pl.grid")
     active = minimum(recorder.blocks, cores)
-    traffic = transfers(recorder, hardware.sizes, active)
+    traffic = transfers(recorder, hardware.sizes, active, dict(options.resident))
     # fewer cores run in the last wave
     rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
@@ -212,12 +219,23 @@ def predict(
         return _predict_groups(kernel, specs, shapes, values, hardware, options, control)
     nest = record(kernel, specs, shapes, values, hardware, options)
     cycles = closed_form(nest.walk, options.warm)
-    return _summary(nest, hardware, cycles, nest.walk.count)
+    return _summary(nest, hardware, options, cycles, nest.walk.count)
 
 
-def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> Cost:
+def _hbm_us(nest: Nest, hardware: Hardware, options: Options) -> Scalar:
+    """How long HBM takes for what all cores read and write."""
+    t = hardware.times
+    first, again, written = from_hbm(nest.traffic)
+    back = written_back(hardware.sizes, first + again, written, options.dirty)
+    return first * t.hbm_us + again * t.refetch_us + back * t.writeback_us
+
+
+def _summary(nest: Nest, hardware: Hardware, options: Options, cycles: Scalar, waves: Scalar) -> Cost:
     recorder, sizes, t = nest.recorder, hardware.sizes, hardware.times
+    hbm_cycles = _hbm_us(nest, hardware, options) * hardware.clock_mhz
     cycles = cycles + waves * t.block
+    if not recorder.data:  # one entry of a control input says nothing about the whole kernel
+        cycles = maximum(cycles, hbm_cycles)
     moved = {"read": 0.0, "write": 0.0, "hbm": 0.0}
     useful = {"read": 0.0, "write": 0.0}
     for transfer in nest.traffic.values():
@@ -234,6 +252,7 @@ def _summary(nest: Nest, hardware: Hardware, cycles: Scalar, waves: Scalar) -> C
     return Cost(
         time_us=t.launch_us + cycles / hardware.clock_mhz,
         cycles=cycles,
+        hbm_cycles=hbm_cycles,
         blocks=recorder.blocks,
         waves=waves,
         busy=busy([nest.walk]),
@@ -297,7 +316,7 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         data |= {(name, "prefix"): before[name] for name in before}
         nest = record(kernel, specs, shapes, values, hardware, options, data)
         cycles = closed_form(nest.walk, options.warm)
-        cost = _summary(nest, hardware, cycles, 1)
+        cost = _summary(nest, hardware, options, cycles, 1)
         work, reads = _least(nest, hardware)
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
@@ -350,6 +369,8 @@ def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -
     blocks = _total(blocks_each, weights)
     waves = cdiv(blocks, active[0])
     cycles = maximum(_largest(costs.cycles), _total(costs.cycles, blocks_each, weights) / blocks * waves)
+    hbm_cycles = _total(costs.hbm_cycles, weights) / groups
+    cycles = maximum(cycles, hbm_cycles)
     launch = hardware.times.launch_us
     time_us = launch + cycles / hardware.clock_mhz
     work, reads = (_total(part, weights) / groups for part in least)
@@ -360,6 +381,7 @@ def _shared_out(entries: tuple, weights: Any, groups: int, hardware: Hardware) -
     return Cost(
         time_us=time_us,
         cycles=cycles,
+        hbm_cycles=hbm_cycles,
         blocks=blocks,
         waves=waves,
         busy={p: _total(leaf, blocks_each, weights) / blocks * waves for p, leaf in costs.busy.items()},

@@ -23,6 +23,7 @@ SIMULATED_INSTRUCTIONS = 300_000
 _SHARED = {
     "hbm_us": "HBM bandwidth",
     "refetch_us": "HBM bandwidth",
+    "writeback_us": "HBM bandwidth",
     "miss_byte": "HBM bandwidth",
     "l2_us": "L2 bandwidth",
     "launch_us": "launch",
@@ -216,6 +217,8 @@ def _limit(busy: Mapping[str, float], attribution: Mapping[str, float], time_us:
     """The busiest pipe; where that pipe loads, what it waits for; the launch where it is most of the time."""
     if attribution.get("launch_us", 0.0) > 0.5 * time_us:
         return "launch"
+    if attribution.get("writeback_us", 0.0) > 0.0:  # HBM is busy longer than any core
+        return "HBM bandwidth"
     pipe = max(busy, key=busy.__getitem__)
     if pipe not in ("MTE2", "MTE2V"):
         return pipe

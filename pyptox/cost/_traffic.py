@@ -4,14 +4,17 @@ Blocks are walked in an order (rows of the grid, or strips of it), ``active`` of
 the first time that its bytes are touched. It is touched again by concurrent blocks (always a hit: they run in
 step), and again on every pass of a level of the walk that its address does not depend on: a hit if what is touched
 in between fits the usable L2, a miss if not, with a linear ramp between. A further pass of a block over tiles that
-it has read hits as far as the tiles of all concurrent blocks fit. This is the reuse analysis of loop nests
+it has read hits as far as the tiles of all concurrent blocks fit; a second load of a tile in the same iteration always
+does. This is the reuse analysis of loop nests
 (as in Timeloop), applied to the walk over blocks and to the concurrency of the cores.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .._dtypes import dtype_of
-from .._scalar import Scalar, clip, is_number, maximum, minimum
+from .._scalar import Scalar, clip, is_number, is_zero, maximum, minimum
 from ..hardware import Sizes
 from ..lang._record import Access, Instruction, Loop, Recorder, over_iterations
 from ..lang._types import Index
@@ -27,7 +30,7 @@ class Transfer:
         moved: bytes moved in whole lines.
         useful: bytes asked for.
         miss: share of the moved bytes that HBM supplies (loads).
-        first: share of the moved bytes that are touched for the first time (loads).
+        first: share of the moved bytes that are touched for the first time; of a load, those that HBM supplies.
         mean: useful bytes of the mean block as a share of those of the first.
     """
 
@@ -84,8 +87,13 @@ def _one(node: Instruction, sizes: Sizes) -> tuple[Scalar, Scalar]:
     return moved_bytes(sizes, tensor, rows, columns), rows * columns * width
 
 
-def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Transfer]:
-    """The traffic of every load and store, by instruction key."""
+def transfers(
+    recorder: Recorder, sizes: Sizes, active: Scalar, resident: Mapping[str, Scalar] | None = None
+) -> dict[int, Transfer]:
+    """The traffic of every load and store, by instruction key.
+
+    ``resident`` names tensors that an earlier kernel left in L2, and the share of their bytes that are there.
+    """
     assert recorder.walk is not None
     per_block = _block_bytes(recorder.walk.first, sizes)
     blocks = recorder.blocks
@@ -116,17 +124,17 @@ def transfers(recorder: Recorder, sizes: Sizes, active: Scalar) -> dict[int, Tra
     together: Scalar = 0.0
     for size in unique.values():
         together = together + size * active
-    for key in repeated:
-        misses[key] = moved[key] * blocks * (1.0 - _kept(sizes, together))
+    for key, at_once in repeated.items():
+        misses[key] = 0.0 if at_once else moved[key] * blocks * (1.0 - _kept(sizes, together))
     result = {}
     for access in accesses:
         key = access.instruction.key
         whole = maximum(moved[key], 1.0) * blocks
-        miss, first = (
-            (minimum(misses[key] / whole, 1.0), minimum(compulsory[key] / whole, 1.0))
-            if access.mode == "read"
-            else (0.0, 0.0)
-        )
+        first = minimum(compulsory[key] / whole, 1.0)
+        miss = minimum(misses[key] / whole, 1.0) if access.mode == "read" else 0.0
+        here = (resident or {}).get(access.tensor.name, 0.0)
+        if access.mode == "read" and not is_zero(here):
+            miss, first = miss - here * first, first * (1.0 - here)
         mean = useful[key] / maximum(per_block[key][1], 1.0)
         result[key] = Transfer(access, moved[key] * blocks, useful[key] * blocks, miss, first, mean)
     return result
@@ -144,22 +152,72 @@ def _place(access: Access) -> tuple:
     return access.tensor.name, tuple(terms)
 
 
-def _repeated(accesses: list[Access]) -> set[int]:
-    """Keys of the loads that read what an earlier one of the same block has read: further passes over its tiles."""
-    seen, repeated = set(), set()
+def _repeated(accesses: list[Access]) -> dict[int, bool]:
+    """Keys of the loads that read what an earlier one of the same block has read, and whether in the same iteration."""
+    seen: dict[tuple, set[tuple]] = {}
+    repeated = {}
     for access in accesses:
         if access.mode != "read" or access.instruction.by_row:
             continue
-        place = _place(access)
-        if place in seen:
-            repeated.add(access.instruction.key)
-        seen.add(place)
+        earlier = seen.setdefault(_place(access), set())
+        around = tuple(loop.key for loop in access.loops)
+        if earlier:
+            repeated[access.instruction.key] = around in earlier
+        earlier.add(around)
     return repeated
 
 
 def _kept(sizes: Sizes, footprint: Scalar) -> Scalar:
     """The share of what was touched that L2 still holds when so many bytes were touched since."""
     return clip((1.0 + sizes.l2_ramp - footprint / (sizes.l2 * sizes.l2_usable)) / sizes.l2_ramp, 0.0, 1.0)
+
+
+def left_in_l2(transfers: Mapping[int, Transfer], sizes: Sizes) -> float:
+    """The share of what a kernel has written that L2 supplies when it is read once more in the same order.
+
+    All of it where it fits. Else each miss puts out any line of L2 with equal chance, so the share ``h`` that is met
+    solves ``h = exp(-(1 - h) written / l2)``. What was only read leaves L2 before it. Plain numbers only.
+    """
+    fill = float(from_hbm(transfers)[2]) / float(sizes.l2)
+    if fill <= 1.0:
+        return 1.0
+    share = 0.0
+    for _ in range(200):
+        share = math.exp(-(1.0 - share) * fill)
+    return share
+
+
+def dirty_after(transfers: Mapping[int, Transfer], sizes: Sizes, before: float) -> float:
+    """The share of L2 that holds modified lines when a kernel ends, from that at its start. Plain numbers only."""
+    first, again, written = (float(part) for part in from_hbm(transfers))
+    brought = max(first + again + written, 1.0)
+    replaced = min(brought / float(sizes.l2), 1.0)
+    return before * (1.0 - replaced) + replaced * written / brought
+
+
+def from_hbm(transfers: Mapping[int, Transfer]) -> tuple[Scalar, Scalar, Scalar]:
+    """Bytes that HBM supplies for the first time, those it supplies again, and distinct bytes that are written."""
+    first: Scalar = 0.0
+    again: Scalar = 0.0
+    written: Scalar = 0.0
+    for transfer in transfers.values():
+        if transfer.access.mode == "read":
+            first = first + transfer.moved * transfer.first
+            again = again + transfer.moved * (transfer.miss - transfer.first)
+        else:
+            written = written + transfer.moved * transfer.first
+    return first, again, written
+
+
+def written_back(sizes: Sizes, read: Scalar, written: Scalar, dirty: Scalar) -> Scalar:
+    """Bytes that L2 writes back while a kernel brings in ``read`` and makes ``written`` bytes.
+
+    Every line that comes in puts one out. Until L2 has been filled once that is an earlier kernel's, of which a share
+    ``dirty`` is modified; from then on the kernel's own, of which a share is what it has written.
+    """
+    brought = read + written
+    own = maximum(brought - sizes.l2, 0.0) * written / maximum(brought, 1.0)
+    return own if is_zero(dirty) else own + minimum(brought, sizes.l2) * dirty
 
 
 def _compulsory(recorder: Recorder, unique: dict, axes: dict) -> dict:

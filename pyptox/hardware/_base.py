@@ -61,12 +61,14 @@ class Times:
     launch_us: Number  # a kernel launch, µs
     block: Number  # start of one block on a core, cycles
     load_start: Number  # one GM transfer on MTE2, cycles
+    load_wait: Number  # one GM transfer to Vec that is waited for before the next, cycles on top of load_start
     load_row: Number  # one row of a strided GM transfer, cycles
     load_stride: Number  # one row of a strided GM transfer, cycles a byte between it and the next
     load_byte: Number  # L2 to a core, cycles a byte
     l2_us: Number  # L2 to all cores together, µs a byte
     hbm_us: Number  # HBM to L2, all cores together, µs a byte; the first time in a kernel
     refetch_us: Number  # the same for a byte that L2 has held in this kernel and lost
+    writeback_us: Number  # L2 to HBM, a modified line that makes room for another, all cores together, µs a byte
     miss_byte: Number  # HBM to one core alone, on top of load_byte, cycles a byte
     store_start: Number  # one GM store on MTE3, cycles
     store_byte: Number  # UB to L2, cycles a byte

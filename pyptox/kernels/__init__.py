@@ -26,6 +26,8 @@ from ._quant import w8a8_matmul as w8a8_matmul
 from ._quant import w8a8_matmul_fp32 as w8a8_matmul_fp32
 from ._rope import rope as rope
 from ._rope import rope_interleaved as rope_interleaved
+from ._scan import scan_carry as scan_carry
+from ._scan import scan_rows as scan_rows
 from ._select import argmax_merge as argmax_merge
 from ._select import argmax_shard as argmax_shard
 from ._select import top_k_groups as top_k_groups
@@ -33,3 +35,6 @@ from ._select import top_k_merge as top_k_merge
 from ._softmax import softmax as softmax
 from ._softmax import softmax_online as softmax_online
 from ._softmax import softmax_two_pass as softmax_two_pass
+from ._sparse_attention import sparse_attention as sparse_attention
+from ._stream import convert as convert
+from ._stream import copy as copy

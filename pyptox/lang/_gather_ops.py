@@ -35,7 +35,7 @@ def _position(context: Any, rows: Tile, offsets: tuple) -> tuple[Any, Any]:
     return jnp.where(valid, numbers, jnp.int32(-1)), jnp.asarray(first, jnp.int32)
 
 
-def _load_infer(rows: Tile, *, tensor: Tensor, offsets, shape, by_row: bool) -> TileType:
+def _load_infer(rows: Tile, *, tensor: Tensor, offsets, shape, by_row: bool, wait: bool) -> TileType:
     _check("load_rows", tensor, rows)
     axis, column = _numbers(rows), offsets[1]
     first = current().value(column) if isinstance(column, Index) else column
@@ -44,20 +44,22 @@ def _load_infer(rows: Tile, *, tensor: Tensor, offsets, shape, by_row: bool) -> 
     return TileType((rows.shape[axis], width), valid, tensor.dtype, Vec)
 
 
-def _load_run(context: Any, rows: Tile, *, tensor: Tensor, offsets, shape, by_row: bool):
+def _load_run(context: Any, rows: Tile, *, tensor: Tensor, offsets, shape, by_row: bool, wait: bool):
     return context.read_rows(tensor, *_position(context, rows, offsets), shape[1])
 
 
 def _load_cost(context: rules.RuleContext, instruction: Any) -> list:
     count, width = instruction.out.valid
     row = dataclasses.replace(instruction, out=dataclasses.replace(instruction.out, valid=(1, width)))
-    return [(pipe, count * cycles) for pipe, cycles in rules.load(context, row)]
+    each = dataclasses.replace(context, vector_split=1)  # a row is one core's; the cores share out the rows
+    waited = context.times.load_wait if instruction.attributes["wait"] else 0.0
+    return [(pipe, count * (cycles + waited) / context.vector_split) for pipe, cycles in rules.load(each, row)]
 
 
 _load_rows = Operation("load_rows", infer=_load_infer, run=_load_run, cost=_load_cost)
 
 
-def load_rows(tensor: Tensor, rows: Tile, column: Index | Scalar, width: Scalar) -> Tile:
+def load_rows(tensor: Tensor, rows: Tile, column: Index | Scalar, width: Scalar, *, wait: bool = False) -> Tile:
     """Gather: ``out[r] = tensor[rows[r], column : column + width]`` in Vec, one transfer a row.
 
     Rows that ``tensor`` does not have are zero.
@@ -67,8 +69,10 @@ def load_rows(tensor: Tensor, rows: Tile, column: Index | Scalar, width: Scalar)
         rows: row numbers, an int32 tile in Vec of one row or one column.
         column: the first column.
         width: columns a row.
+        wait: each row is waited for before the next is asked for; else they are on their way together.
     """
-    return _load_rows(rows, tensor=tensor, offsets=(0, column), shape=(tensor.shape[0], width), by_row=True)
+    shape = tensor.shape[0], width
+    return _load_rows(rows, tensor=tensor, offsets=(0, column), shape=shape, by_row=True, wait=wait)
 
 
 def _store_infer(tile: Tile, rows: Tile, *, tensor: Tensor, offsets, shape, atomic: None, by_row: bool) -> None:
@@ -88,7 +92,8 @@ def _store_cost(context: rules.RuleContext, instruction: Any) -> list:
     tile = instruction.tiles[0]
     count, width = tile.valid
     row = dataclasses.replace(instruction, tiles=(dataclasses.replace(tile, valid=(1, width)),))
-    return [(pipe, count * cycles) for pipe, cycles in rules.store(context, row)]
+    each = dataclasses.replace(context, vector_split=1)
+    return [(pipe, count * cycles / context.vector_split) for pipe, cycles in rules.store(each, row)]
 
 
 _store_rows = Operation("store_rows", infer=_store_infer, run=_store_run, cost=_store_cost)

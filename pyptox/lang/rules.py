@@ -251,6 +251,19 @@ def expand(context: RuleContext, instruction: Any) -> list:
     return [("VECTOR", EXPAND_START * context.slices * t.vector_start + rows * each * t.vector_repeat)]
 
 
+CARRY_START = 2.5
+"""Start-ups of a row that waits for a number of the row before: the instruction, and the scalar unit's read, 62
+cycles. Fitted to the scans of memory_streaming_910b4."""
+
+
+def row_after_row(context: RuleContext, instruction: Any) -> list:
+    """Each row takes an instruction of its own, after the scalar unit has read the last element of the row before."""
+    rows, row_bytes = _widest(context, instruction)
+    t = context.times
+    repeats = cdiv(row_bytes, context.sizes.repeat)
+    return [("VECTOR", rows * (CARRY_START * t.vector_start + repeats * t.vector_repeat))]
+
+
 def row_reduction(extra_start: float = 0.0):
     """The rule of a reduction along rows: a fixed time a row, and a little more for every further repeat of it.
 

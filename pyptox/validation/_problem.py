@@ -16,6 +16,19 @@ class NotCovered(Exception):
     """A row that the model does not predict; the message is the reason."""
 
 
+def on_die(hardware: Hardware, name: str) -> Hardware:
+    """``hardware`` with the core counts, clock and L2 of another die, and its HBM as much slower or faster."""
+    die = preset(name)
+    try:
+        given = preset(hardware.name)
+    except ValueError:
+        given = preset("a2a3")
+    slower = die.times.hbm_us / given.times.hbm_us
+    memory = {n: getattr(hardware.times, n) * slower for n in ("hbm_us", "refetch_us", "writeback_us")}
+    numbers = {"clock_mhz": die.clock_mhz, "aic": die.counts.aic, "aiv": die.counts.aiv, "l2": die.sizes.l2}
+    return hardware.replace(**numbers, **memory)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A kernel, its tensors and configuration, and the measurement in ``unit`` (time in µs, a ratio in %)."""
@@ -32,11 +45,8 @@ class Problem:
     absolute: bool = True  # False: only comparisons inside the row's group mean something
 
     def on(self, hardware: Hardware) -> Hardware:
-        """``hardware`` with the core count and clock of the measured die."""
-        if self.die is None:
-            return hardware
-        die = preset(self.die)
-        return hardware.replace(clock_mhz=die.clock_mhz, aic=die.counts.aic, aiv=die.counts.aiv)
+        """``hardware`` as the measured die."""
+        return hardware if self.die is None else on_die(hardware, self.die)
 
     def cost(self, hardware: Hardware) -> Cost:
         """The prediction on ``hardware``, as the measured die."""

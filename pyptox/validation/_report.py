@@ -12,7 +12,16 @@ import numpy as np
 
 from .._files import write_whole
 from ..hardware import Hardware
-from . import _flash_attention_times, _gemm_step_sweep, _gemm_times, _instruction, _l2_hit_pipe_profile, _tile_sweeps
+from . import (
+    _flash_attention_times,
+    _gemm_step_sweep,
+    _gemm_times,
+    _instruction,
+    _l2_hit_pipe_profile,
+    _memory_streaming,
+    _sparse_attention,
+    _tile_sweeps,
+)
 from ._problem import NotCovered, Problem, Question, Row, Source, text
 
 FILES = {
@@ -22,6 +31,8 @@ FILES = {
     "vector_op_cycles": Source(_instruction.table_problem),
     "instr_reference_cycles": Source(_instruction.reference_problem),
     "flash_attention_times": Source(_flash_attention_times.problem),
+    "memory_streaming_910b4": Source(_memory_streaming.problem),
+    "sparse_attention_a3": Source(_sparse_attention.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
 }
 

@@ -6,17 +6,34 @@ product nor anything that was varied is not covered.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product as product_of
+from typing import Any
 
 from .._dtypes import dtype_of
 from ..cost import Options
 from ..hardware import PRESETS, Hardware, Sizes, preset
-from ..kernels import matmul, matmul_nt, matmul_panels, matmul_split_k, matmul_split_k_nt
+from ..kernels import (
+    flash_attention,
+    matmul,
+    matmul_nt,
+    matmul_panels,
+    matmul_split_k,
+    matmul_split_k_nt,
+    quantize_per_token_tiled,
+    softmax_two_pass,
+)
+from ..lang._kernel import Kernel
+from ..lang._types import Spec, spec
 from ._problem import NotCovered, Problem, Row, count, number, product, text
 
 PRODUCT = re.compile(r"matmul|gemm|proj|expert|_mm\b|score_mat|hc_pre|prefill|^\d+x\d+x\d+$", re.IGNORECASE)
 OTHER = re.compile(r"sparse|softmax|gather|requant|_q\b|amax|qk_pv", re.IGNORECASE)
 """Operations that are a product of two matrices, and those that only sound like one."""
+
+QUANTISED = re.compile(r"requant|_q\b|quant_amax", re.IGNORECASE)
+ATTENTION = re.compile(r"qk_pv|sparse_attn", re.IGNORECASE)
+"""Operations that quantise rows, and those that attend to picked keys, already gathered."""
 
 EXTENT, DECODE_M = 4096, 16
 """Assumed where nothing is stated: K and N, and the rows of a decode step."""
@@ -26,6 +43,9 @@ USUAL = {"CATLASS": {"m": 128, "k": 512, "n": 256}, "": {"m": 128, "k": 1024, "n
 
 LATENT = 512
 """Width of the latent KV cache of DeepSeek V4, which the attention rows of this file read."""
+
+ATTENDING, PICKED, TOKENS = 64, 640, 8
+"""Heads of its decode attention, keys that a token picks (five blocks of 128, as some rows say), rows of a step."""
 
 SHARED_COLUMNS = ("M", "K", "N", "dtype_a", "dtype_b", "platform", "cores", "b_layout")
 
@@ -121,10 +141,16 @@ def _cores(row: Row) -> int | None:
 def problem(row: Row) -> Problem:
     """The product of a row; what is not stated is listed in its ``assumed``."""
     op, variant = text(row, "op"), text(row, "variant")
-    if not PRODUCT.search(op) or OTHER.search(op):
-        raise NotCovered("not a product of two matrices")
     if text(row, "unit") != "us":
         raise NotCovered("not a time in us")
+    if ATTENTION.search(op):
+        return _attention(row)
+    if "softmax" in op:
+        return _softmax(row)
+    if QUANTISED.search(op):
+        return _quantised(row)
+    if not PRODUCT.search(op) or OTHER.search(op):
+        raise NotCovered("not a product of two matrices, nor a quantisation, a softmax or an attention")
     if re.search(r"single-core split-?k|full-load|scope", variant, re.IGNORECASE):
         raise NotCovered("a schedule that is not among the kernels of the library")
     die, cores = _die(row), _cores(row)
@@ -164,6 +190,84 @@ def problem(row: Row) -> Problem:
         die=text(row, "platform") if text(row, "platform") in PRESETS else None,
         assumed=assumed,
         absolute=not assumed,
+    )
+
+
+def _quantised(row: Row) -> Problem:
+    """Rows quantised in column tiles, one pass for the largest magnitude and one for the result."""
+    if not text(row, "tile_n"):
+        raise NotCovered("a quantisation whose tile is not stated: what varies is where it runs")
+    rows = count(row, "M") if text(row, "M") else DECODE_M
+    width = count(row, "N") if text(row, "N") else EXTENT
+    assumed = [name for name, known in (("M", text(row, "M")), ("N", text(row, "N"))) if not known]
+    kernel = quantize_per_token_tiled
+    values = kernel.configuration({"m": DECODE_M, "n": count(row, "tile_n")})
+    return _relative(row, kernel, kernel.specs(spec((rows, width), "fp32")), values, [*assumed, "fp32 inputs"])
+
+
+def _softmax(row: Row) -> Problem:
+    """A softmax of rows in column tiles; a variant such as ``[1,64] x8`` says how many tiles a row has."""
+    stated = re.search(r"\[(\d+), ?(\d+)\] ?x ?(\d+)", text(row, "variant"))
+    if stated is None:
+        raise NotCovered("a softmax whose tile is not stated as [rows,columns] xcount")
+    m, n, tiles = (int(part) for part in stated.groups())
+    if not m * n * tiles:
+        raise NotCovered("a softmax of an empty tile")
+    kernel = softmax_two_pass
+    rows = count(row, "M") if text(row, "M") else DECODE_M * int(_die(row).counts.aiv)
+    specs = kernel.specs(spec((rows, n * tiles), "fp32"))
+    return _relative(row, kernel, specs, kernel.configuration({"m": m, "n": n}), ["M", "fp32 inputs"])
+
+
+def _attention(row: Row) -> Problem:
+    """Tokens that attend to picked keys, cut into ``NSPLIT`` parts, each a task; keys and values are read apart."""
+    op, variant = text(row, "op"), text(row, "variant")
+    split = re.search(r"NSPLIT=(\d+)", variant)
+    parts = max(1, int(split.group(1))) if split else 1
+    tokens = re.search(r"\b[TB]=(\d+)", op)
+    tasks = count(row, "tasks") if text(row, "tasks") else 0
+    if not (text(row, "tile_m") or text(row, "tile_k") or tasks):
+        raise NotCovered("an attention of which nothing that was varied is stated")
+    if op.endswith("aiv"):
+        tasks //= 2  # two vector cores do one task
+    many = int(tokens.group(1)) if tokens else max(1, tasks // parts) if tasks else TOKENS
+    m, n = (count(row, c) if text(row, c) else usual for c, usual in (("tile_m", 32), ("tile_k", 128)))
+    blocks = -(-PICKED // n)
+    keys = -(-blocks // parts) * n
+    shapes = ((many * parts, ATTENDING, LATENT), *((many * parts, keys, LATENT),) * 2)
+    specs = flash_attention.specs(*(spec(shape, "bf16") for shape in shapes))
+    assumed = [f"{ATTENDING} heads of {LATENT}", f"{PICKED} keys a token", "keys and values apart"]
+    assumed += [] if tokens or tasks else [f"{TOKENS} tokens"]
+    # all heads of a part are one task, on one core
+    waves = -(-many * parts // int(_die(row).counts.aic))
+    cores = -(-many * parts // waves)
+    for stages, slices in product_of((2, 1), (1, 2, 4, 8)):
+        values = flash_attention.configuration({"m": m, "n": n, "stages": stages, "slices": slices, "preload": 1})
+        asked = _relative(row, flash_attention, specs, values, assumed, cores)
+        if asked.cost(_die(row)).legal:
+            return asked
+    raise NotCovered("none of the slots and slices that were tried fits the chip")
+
+
+def _relative(
+    row: Row,
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    assumed: Sequence[str],
+    cores: int | None = None,
+) -> Problem:
+    """A problem to compare inside its group."""
+    assumed = list(assumed)
+    if text(row, "other_changes"):
+        assumed.append("that only the tile matters")
+    if not text(row, "metric").startswith("kernel time"):
+        assumed.append(f"that `{text(row, 'metric')}` follows the kernel's time")
+    choices = tuple((name, values[name]) for name in kernel.choices)
+    options = Options(warm=4, sync="auto", cores=cores, choices=choices)
+    die = text(row, "platform") if text(row, "platform") in PRESETS else None
+    return Problem(
+        kernel, specs, values, number(row, "value"), options=options, die=die, assumed=tuple(assumed), absolute=False
     )
 
 
