@@ -160,7 +160,17 @@ _A5_SOURCES = _SOURCES | {
     "drain_byte": f"{_A5_SIM}: 30 B/cycle (known 4x gap between simulator and device)",
     "drain_odd": f"{_A5_SIM}: 0.26 cycles",
     **dict.fromkeys(
-        ("launch_us", "load_start", "load_wait", "load_row", "load_stride", "miss_byte", "barrier", "l2_usable", "l2_ramp"),
+        (
+            "launch_us",
+            "load_start",
+            "load_wait",
+            "load_row",
+            "load_stride",
+            "miss_byte",
+            "barrier",
+            "l2_usable",
+            "l2_ramp",
+        ),
         "taken over from a2a3; no figure is published for a5",
     ),
 }

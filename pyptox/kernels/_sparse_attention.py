@@ -10,7 +10,9 @@ from ..lang import Tile
 
 def _like_query(q: pl.Spec, q_rope: pl.Spec, latent: pl.Spec, rope: pl.Spec, rows: pl.Spec) -> pl.Spec:
     if len(q.shape) != 3 or q_rope.shape[:2] != q.shape[:2] or len(q_rope.shape) != 3:
-        raise KernelError(f"`q` and `q_rope` must be (tokens, heads, size), alike but for the size; got {q} and {q_rope}")
+        raise KernelError(
+            f"`q` and `q_rope` must be (tokens, heads, size), alike but for the size; got {q} and {q_rope}"
+        )
     for name, table, part in (("latent", latent, q), ("rope", rope, q_rope)):
         if len(table.shape) != 2 or table.shape[1] != part.shape[2] or table.shape[0] != latent.shape[0]:
             raise KernelError(f"`{name}` must be (positions, {part.shape[2]}), as many positions in both; got {table}")

@@ -73,7 +73,9 @@ def problem(row: Row) -> AttentionProblem:
     if mixed and not stated:
         short = count(row, "s1") < int(mixed.group(1))
         stated = SHORT_KEYS if short else 0
-        regime = f"the short regime: tiles of {SHORT_KEYS} keys" if short else "the long regime: the tuner's tile of keys"
+        regime = (
+            f"the short regime: tiles of {SHORT_KEYS} keys" if short else "the long regime: the tuner's tile of keys"
+        )
         assumed = [regime, f"at least {LAUNCHED_US:g} µs for a launch of this series"]
     else:
         assumed = [] if stated in KEYS else ["the tuner's tile of keys"]

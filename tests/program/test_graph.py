@@ -265,4 +265,4 @@ def test_messages_say_what_was_expected():
     with pytest.raises(ProgramError, match="must return the tensors"):
         edges(lambda x: None)
     with pytest.raises(ProgramError, match="belong inside a function"):
-        pp.submit(copy, None)
+        pp.empty((16, 16), "fp32")
