@@ -366,6 +366,33 @@ def capture(
         raise typer.Exit(1)
 
 
+@app.command()
+def graph(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
+    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a program's tasks and edges, and what is wrong with them; exit 1 if an ordering is missing."""
+    from .. import program as programs
+    from ._programs import program_at, sizes_of
+
+    found = programs.graph(program_at(program), **sizes_of(sizes or []))
+    missing = programs.missing_orderings(found)
+    others = {"redundant": programs.redundant_edges(found), "false": programs.false_serialisation(found)}
+    if as_json:
+        findings = [vars(f) for f in (*missing, *others["redundant"], *others["false"])]
+        _show(found.to_dict() | {"findings": findings}, True)
+    elif dot:
+        print(found.dot())
+    else:
+        print(found)
+        for title, group in (("missing orderings", missing), ("redundant edges", others["redundant"])):
+            print(f"\n{title}: {len(group)}" + "".join(f"\n  {finding}" for finding in group))
+        print(f"\nfalse serialisation: {len(others['false'])}" + "".join(f"\n  {f}" for f in others["false"]))
+    raise typer.Exit(1 if missing else 0)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:

@@ -1,0 +1,188 @@
+"""The graph reading: edges exactly as the runtime's dependency inference makes them.
+
+Two sources alone make edges: dependencies that the program declares, and the tensor map, which knows the creator of
+every buffer and who wrote which part of it. It follows true dependencies and writes after writes; **a write after a
+read leaves no edge**, since readers leave no entry.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..hardware import Hardware
+from ..lang._types import Spec
+from ._program import Program
+from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Task
+from ._tensor import Buffer, Tensor, indices
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``succ`` waits for ``pred``, or keeps its storage alive.
+
+    Attributes:
+        source: ``explicit``, ``creator`` or ``tensormap``.
+        flags: ``wait`` gates the start; ``retain`` holds the storage of ``pred`` until ``succ`` is released.
+        arg: which tensor of ``succ``; -1 for a declared one.
+        overlap: of a tensor-map edge, ``covered`` (all of what was written is replaced or read) or ``other``.
+    """
+
+    pred: int
+    succ: int
+    source: str
+    flags: tuple[str, ...]
+    arg: int = -1
+    overlap: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Tasks in the order of submission, and their edges; one pair of tasks may have several."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...]
+    buffers: tuple[Buffer, ...]
+    arguments: dict[str, Spec]
+    results: tuple[Tensor, ...]
+
+    def waits(self) -> list[list[int]]:
+        """For each task the tasks that it waits for, in order, once each."""
+        found: list[dict[int, None]] = [{} for _ in self.tasks]
+        for edge in self.edges:
+            if "wait" in edge.flags:
+                found[edge.succ][edge.pred] = None
+        return [sorted(preds) for preds in found]
+
+    def ancestors(self) -> list[int]:
+        """For each task the tasks with a path to it, as a set of bits."""
+        reach: list[int] = []
+        for preds in self.waits():
+            bits = 0
+            for pred in preds:
+                bits |= reach[pred] | 1 << pred
+            reach.append(bits)
+        return reach
+
+    def to_dict(self) -> dict[str, Any]:
+        """Tasks and edges as plain JSON values."""
+        return {
+            "program": self.name,
+            "tasks": [
+                {
+                    "number": t.number,
+                    "name": t.name,
+                    "shape": t.shape,
+                    "blocks": t.blocks,
+                    "scope": t.scope,
+                    "early": t.early,
+                    "args": [[a.name, a.direction, repr(a.tensor)] for a in t.args],
+                }
+                for t in self.tasks
+            ],
+            "edges": [
+                {"pred": e.pred, "succ": e.succ, "source": e.source, "flags": list(e.flags), "overlap": e.overlap}
+                for e in self.edges
+            ],
+        }
+
+    def dot(self) -> str:
+        """The graph for Graphviz: declared edges bold, tensor-map edges dashed."""
+        style = {"explicit": "bold", "creator": "solid", "tensormap": "dashed"}
+        lines = [f'digraph "{self.name}" {{', "  rankdir=TB; node [shape=box, fontname=sans];"]
+        lines += [f'  t{t.number} [label="{t.label}\\n{t.shape} x {t.blocks}"];' for t in self.tasks]
+        lines += [f"  t{e.pred} -> t{e.succ} [style={style[e.source]}];" for e in self.edges]
+        return "\n".join([*lines, "}"])
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.tasks)} tasks, {len(self.edges)} edges"]
+        into: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            into.setdefault(edge.succ, []).append(edge)
+        for task in self.tasks:
+            after = ", ".join(f"t{e.pred} ({e.source})" for e in into.get(task.number, []))
+            lines.append(
+                f"{task.label:<28} {task.shape:<5} {task.blocks:>5} blocks" + (f"  after {after}" if after else "")
+            )
+        return "\n".join(lines)
+
+
+@dataclass
+class _Entry:
+    """What one task wrote."""
+
+    task: int
+    tensor: Tensor
+
+
+def infer(tasks: tuple[Task, ...]) -> Iterator[Edge]:
+    """The edges of tasks in the order of their submission; no task is taken to have retired.
+
+    Source: pto_dep_compute.h and pto_tensormap.h of the runtime.
+    """
+    live: dict[int, list[_Entry]] = {}
+    for task in tasks:
+        for pred in task.deps:
+            yield Edge(pred, task.number, "explicit", ("wait", "retain"))
+        if task.scope == "manual":
+            continue
+        for position, arg in enumerate(task.args):
+            creator = arg.tensor.buffer.creator
+            if arg.direction != OUTPUT and creator is not None:
+                yield Edge(creator, task.number, "creator", ("wait", "retain"), position)
+            if arg.direction in (INPUT, INOUT) and not arg.tensor.buffer.manual_dep and not arg.no_dep:
+                entries = live.get(arg.tensor.buffer.number, [])
+                for entry in list(entries):
+                    kind = overlap(arg.tensor, entry.tensor)
+                    if kind is not None:
+                        yield Edge(entry.task, task.number, "tensormap", ("wait",), position, kind)
+                        if kind == "covered" and arg.direction == INOUT:
+                            entries.remove(entry)
+        for arg in task.args:
+            if arg.direction in (INOUT, OUTPUT_EXISTING) and not arg.tensor.buffer.manual_dep:
+                live.setdefault(arg.tensor.buffer.number, []).insert(0, _Entry(task.number, arg.tensor))
+
+
+def overlap(reader: Tensor, written: Tensor) -> str | None:
+    """Whether two views of one buffer share elements, as far as the runtime can tell.
+
+    Returns:
+        None when they are disjoint; ``covered`` when the first holds all of the second; ``other`` when they overlap
+        or cannot be told apart: views of other strides count as overlapping when their extents do.
+    """
+    first, second = _extent(reader), _extent(written)
+    if first[1] <= second[0] or second[1] <= first[0]:
+        return None
+    strides = reader.strides
+    comparable = (
+        strides == written.strides
+        and len(strides) > 0
+        and strides[-1] == 1
+        and all(a % b == 0 for a, b in itertools.pairwise(strides))
+    )
+    if not comparable:
+        return "other"
+    a, b = indices(reader.offset, reader.shape, strides), indices(written.offset, written.shape, strides)
+    if a is None or b is None:
+        return "other"
+    covered = True
+    for x, y, m, n in zip(a, b, reader.shape, written.shape, strict=True):
+        if x + m <= y or y + n <= x:
+            return None
+        covered = covered and x <= y and y + n <= x + m
+    return "covered" if covered else "other"
+
+
+def _extent(view: Tensor) -> tuple[int, int]:
+    """First element, and one past the last."""
+    reach = sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+    return view.offset, view.offset + reach + 1
+
+
+def graph(program: Program, *specs: Spec, hardware: Hardware | None = None, **sizes: Any) -> Graph:
+    """The tasks and edges of a program on arguments of these specs, or of its named sizes."""
+    arguments: Mapping[str, Spec] = program.specs(*specs, **sizes)
+    recording, results = program.record(arguments, hardware)
+    tasks = tuple(recording.tasks)
+    return Graph(program.name, tasks, tuple(infer(tasks)), tuple(recording.buffers), dict(arguments), results)

@@ -1,0 +1,122 @@
+"""The run and reference readings of a program: its values, in any order that the graph permits."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._dtypes import dtype_of
+from ..hardware import Hardware
+from ..lang._run import _lookup
+from ..lang._types import Spec
+from ._graph import Graph, graph
+from ._program import Program
+from ._task import OUTPUT
+from ._tensor import ProgramError
+
+
+def run(program: Program, *arrays: Any, order: Sequence[int] | None = None, hardware: Hardware | None = None) -> Any:
+    """What the program returns, in the stored types; jitted as a whole.
+
+    Args:
+        program: a program.
+        arrays: one for each of its arguments.
+        order: the tasks in the order in which they take effect; that of submission by default.
+        hardware: the chip whose staging limits apply.
+
+    Raises:
+        ProgramError: the order leaves a task out, or runs one before what it waits for.
+    """
+    recorded = graph(program, *_specs(program, arrays), hardware=hardware)
+    order = range(len(recorded.tasks)) if order is None else _permitted(recorded, order)
+    results = jax.jit(lambda *values: _execute(recorded, values, order, hardware, False))(*arrays)
+    return results[0] if len(results) == 1 else results
+
+
+def reference(program: Program, *arrays: Any, hardware: Hardware | None = None) -> Any:
+    """What the program returns in float64, its casts removed; NumPy arrays."""
+    recorded = graph(program, *_specs(program, arrays), hardware=hardware)
+    arrays = tuple(np.asarray(array) for array in arrays)
+    wide = [array if array.dtype == np.int32 else array.astype(np.float64) for array in arrays]
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        results = _execute(recorded, wide, range(len(recorded.tasks)), hardware, True)
+        results = tuple(np.asarray(result) for result in results)
+    return results[0] if len(results) == 1 else results
+
+
+def orders(graph: Graph, count: int, seed: int = 0) -> Iterator[tuple[int, ...]]:
+    """Orders that the graph permits, drawn at random: the ones that a race shows itself in."""
+    rng, waits = np.random.default_rng(seed), graph.waits()
+    for _ in range(count):
+        left = [len(preds) for preds in waits]
+        after: list[list[int]] = [[] for _ in waits]
+        for task, preds in enumerate(waits):
+            for pred in preds:
+                after[pred].append(task)
+        ready, order = [task for task, preds in enumerate(left) if not preds], []
+        while ready:
+            task = ready.pop(int(rng.integers(len(ready))))
+            order.append(task)
+            for follower in after[task]:
+                left[follower] -= 1
+                if not left[follower]:
+                    ready.append(follower)
+        yield tuple(order)
+
+
+def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
+    if len(arrays) != len(program.tensors):
+        raise ProgramError(
+            f"`{program.name}` takes {len(program.tensors)} arrays ({', '.join(program.tensors)}); got {len(arrays)}"
+        )
+    return [Spec(tuple(array.shape), str(array.dtype)) for array in arrays]
+
+
+def _permitted(graph: Graph, order: Sequence[int]) -> Sequence[int]:
+    if sorted(order) != list(range(len(graph.tasks))):
+        raise ProgramError(f"`order` must hold each of the {len(graph.tasks)} tasks once")
+    place = {task: position for position, task in enumerate(order)}
+    for task, preds in enumerate(graph.waits()):
+        late = [pred for pred in preds if place[pred] > place[task]]
+        if late:
+            raise ProgramError(
+                f"`order` runs {graph.tasks[task].label} before {graph.tasks[late[0]].label}, which it waits for"
+            )
+    return order
+
+
+def _execute(
+    graph: Graph, arrays: Sequence[Any], order: Sequence[int], hardware: Hardware | None, float64: bool
+) -> tuple:
+    contents: dict[int, Any] = {}
+    for buffer in graph.buffers:
+        if buffer.creator is None:
+            contents[buffer.number] = jnp.asarray(arrays[buffer.number])
+        else:
+            kind = jnp.dtype(jnp.float64) if float64 and buffer.dtype not in ("int32",) else dtype_of(buffer.dtype).jax
+            contents[buffer.number] = jnp.zeros(buffer.shape, kind)
+    for number in order:
+        task = graph.tasks[number]
+        if task.kernel is None:
+            continue
+        kernel = task.kernel
+        args = {arg.name: arg for arg in task.args}
+        inputs = [
+            np.asarray(task.control[name].values, np.int32)
+            if name in task.control
+            else args[name].tensor.read(contents[args[name].tensor.buffer.number])
+            for name in kernel.inputs
+        ]
+        outputs = _lookup(kernel, task.specs(), task.values, hardware, float64)(*inputs)
+        for title, value in zip(kernel.outputs, outputs, strict=True):
+            arg = args[kernel.in_place.get(title, title)]
+            tensor = arg.tensor
+            before = contents[tensor.buffer.number]
+            if arg.direction == "INOUT" and title not in kernel.in_place:  # an atomic add to what is there
+                value = tensor.read(before) + value
+            contents[tensor.buffer.number] = (
+                value if arg.direction == OUTPUT else tensor.write(before, value.astype(before.dtype))
+            )
+    return tuple(tensor.read(contents[tensor.buffer.number]) for tensor in graph.results)

@@ -1,0 +1,257 @@
+"""What a program does: submit kernels, declare dependencies, open scopes."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Hardware, a2a3
+from ..lang._kernel import Kernel
+from ..lang._record import Recorder
+from ..lang._types import Spec
+from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Arg, Task
+from ._tensor import Buffer, ProgramError, Tensor, dense_strides
+
+MAX_DEPTH = 64
+"""Deepest nesting of scopes that the runtime takes."""
+
+
+class Recording:
+    """Tasks and buffers as the program's function submits them."""
+
+    def __init__(self, hardware: Hardware):
+        self.hardware = hardware
+        self.tasks: list[Task] = []
+        self.buffers: list[Buffer] = []
+        self.scopes: list[str] = ["auto"]
+
+    def buffer(
+        self, name: str, shape: Iterable[int], dtype: str, creator: int | None, manual_dep: bool = False
+    ) -> Tensor:
+        """A new buffer, whole."""
+        made = Buffer(len(self.buffers), name, tuple(shape), dtype, creator, manual_dep)
+        self.buffers.append(made)
+        return Tensor(made, made.shape, dense_strides(made.shape), 0, creator)
+
+
+_CURRENT: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("pyptox_program", default=None)
+
+
+def current() -> Recording:
+    """The program that is being read."""
+    recording = _CURRENT.get()
+    if recording is None:
+        raise ProgramError("`submit`, `dummy`, `empty` and `scope` belong inside a function marked @program")
+    return recording
+
+
+@contextlib.contextmanager
+def recording_as(recording: Recording) -> Iterator[Recording]:
+    """Within this context programs submit to ``recording``."""
+    token = _CURRENT.set(recording)
+    try:
+        yield recording
+    finally:
+        _CURRENT.reset(token)
+
+
+class NoDep:
+    """A tensor that the tensor map is not asked about, for one task; made by :func:`no_dep`."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+
+def no_dep(tensor: Tensor) -> NoDep:
+    """``tensor`` as an argument of one submit, without tensor-map edges for it; the creator edge stays."""
+    return NoDep(tensor)
+
+
+def empty(shape: Iterable[int], dtype: str, *, name: str = "empty", manual_dep: bool = False) -> Tensor:
+    """Storage that the runtime allocates now: a task without a kernel, which the orchestrator completes itself.
+
+    ``manual_dep`` keeps the tensor out of the tensor map for its whole life.
+    """
+    recording = current()
+    number = len(recording.tasks)
+    tensor = recording.buffer(name, shape, dtype, number, manual_dep)
+    arg = Arg(name, tensor, OUTPUT)
+    recording.tasks.append(
+        Task(number, f"alloc {name}", None, (arg,), shape="ALLOC", scope=recording.scopes[-1], depth=_depth(recording))
+    )
+    return tensor
+
+
+def dummy(*, deps: Iterable[Task | Tensor], name: str = "dummy") -> Task:
+    """A task without work that waits for ``deps``: one hop in place of many edges."""
+    recording = current()
+    task = Task(
+        len(recording.tasks),
+        name,
+        None,
+        (),
+        scope=recording.scopes[-1],
+        depth=_depth(recording),
+        deps=_tasks(deps),
+    )
+    recording.tasks.append(task)
+    return task
+
+
+@contextlib.contextmanager
+def scope(mode: str = "auto") -> Iterator[None]:
+    """Tasks submitted inside are freed together. In a ``manual`` scope only declared dependencies count.
+
+    Raises:
+        ProgramError: an unknown mode, an ``auto`` scope inside a ``manual`` one, or more than 64 scopes deep.
+    """
+    recording = current()
+    if mode not in ("auto", "manual"):
+        raise ProgramError(f"`mode` of a scope must be 'auto' or 'manual'; got {mode!r}")
+    if mode == "auto" and recording.scopes[-1] == "manual":
+        raise ProgramError("an `auto` scope inside a `manual` one is refused by the runtime; make it manual as well")
+    if len(recording.scopes) > MAX_DEPTH:
+        raise ProgramError(f"scopes nest {MAX_DEPTH} deep at most")
+    recording.scopes.append(mode)
+    try:
+        yield
+    finally:
+        recording.scopes.pop()
+
+
+def submit(
+    kernel: Kernel,
+    *inputs: "Tensor | NoDep | Spec",
+    out: "Tensor | NoDep | Mapping[str, Tensor | NoDep] | None" = None,
+    deps: Iterable[Task | Tensor] = (),
+    allow_early_resolve: bool = False,
+    sync_start: bool = False,
+    name: str | None = None,
+    **values: Any,
+) -> Any:
+    """Submit one task.
+
+    Args:
+        kernel: what it runs.
+        inputs: a tensor for each input of the kernel; ``px.control(values)`` for a control input.
+        out: where the outputs go: a tensor, or tensors by name. Those left out are allocated by the runtime; an
+            output that the kernel updates in place is the input that it starts as.
+        deps: tasks, or what they returned, to wait for.
+        allow_early_resolve: consumers may be staged before it has finished.
+        sync_start: its blocks start together.
+        name: instead of the kernel's.
+        values: the kernel's configuration.
+
+    Returns:
+        The output tensor, or a tuple of them. Its ``task`` says which task wrote it.
+    """
+    recording = current()
+    number = len(recording.tasks)
+    if len(inputs) != len(kernel.inputs):
+        raise ProgramError(
+            f"`{kernel.name}` takes {len(kernel.inputs)} inputs ({', '.join(kernel.inputs)}); got {len(inputs)}"
+        )
+    control, tensors, untracked = {}, {}, set()
+    for title, value in zip(kernel.inputs, inputs, strict=True):
+        if isinstance(value, NoDep):
+            untracked.add(title)
+            value = value.tensor
+        if isinstance(value, Spec) and value.values is not None:
+            control[title] = value
+        elif isinstance(value, Tensor):
+            tensors[title] = value
+        else:
+            raise ProgramError(
+                f"`{title}` of `{kernel.name}` expects a tensor of the program; got {type(value).__name__}"
+            )
+    specs = kernel.specs(**{n: control[n] if n in control else tensors[n].spec for n in kernel.inputs})
+    configuration = kernel.configuration(values)
+    places = dict(out) if isinstance(out, Mapping) else {} if out is None else {next(iter(kernel.outputs)): out}
+    unknown = [title for title in places if title not in kernel.outputs]
+    if unknown:
+        raise ProgramError(f"`out` has {', '.join(unknown)}; `{kernel.name}` writes {', '.join(kernel.outputs)}")
+
+    updated = set(kernel.in_place.values())
+    args = [Arg(n, t, INOUT if n in updated else INPUT, n in untracked) for n, t in tensors.items()]
+    results = []
+    for title in kernel.outputs:
+        source = kernel.in_place.get(title)
+        if source is not None:
+            if title in places:
+                raise ProgramError(
+                    f"`{title}` of `{kernel.name}` is its input `{source}`, updated in place; leave `out` out"
+                )
+            results.append(tensors[source])
+            continue
+        place = places.get(title)
+        spec = specs[title]
+        if place is None:
+            tensor, direction = (
+                recording.buffer(f"{name or kernel.name}.{title}", spec.shape, spec.dtype, number),
+                OUTPUT,
+            )
+        else:
+            tensor, direction = place.tensor if isinstance(place, NoDep) else place, OUTPUT_EXISTING
+            if tensor.shape != spec.shape or tensor.dtype != spec.dtype:
+                raise ProgramError(f"`{title}` of `{kernel.name}` must be {spec}; got {tensor}")
+            if title in _added(kernel, specs, configuration, recording.hardware):
+                direction = INOUT  # an atomic add reads what is there
+        args.append(Arg(title, tensor, direction, isinstance(place, NoDep)))
+        results.append(tensor)
+    blocks, shape = _grid(kernel, specs, configuration, recording.hardware)
+    recording.tasks.append(
+        Task(
+            number,
+            name or kernel.name,
+            kernel,
+            tuple(args),
+            control,
+            configuration,
+            blocks,
+            shape,
+            recording.scopes[-1],
+            _depth(recording),
+            _tasks(deps),
+            allow_early_resolve,
+            sync_start,
+        )
+    )
+    handles = tuple(Tensor(t.buffer, t.shape, t.strides, t.offset, number) for t in results)
+    return handles[0] if len(handles) == 1 else handles
+
+
+def _depth(recording: Recording) -> int:
+    return len(recording.scopes) - 1
+
+
+def _tasks(deps: Iterable[Task | Tensor]) -> tuple[int, ...]:
+    numbers = []
+    for dep in deps:
+        number = dep.number if isinstance(dep, Task) else dep.task if isinstance(dep, Tensor) else None
+        if number is None:
+            raise ProgramError(f"`deps` expects tasks, or tensors that a task returned; got {dep!r}")
+        numbers.append(number)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _added(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> set[str]:
+    """Outputs that the kernel adds to."""
+    recorder = Recorder.of_integers(kernel, specs, values, hardware)
+    return {access.tensor.name for access in recorder.accesses() if access.mode == "add"}
+
+
+def _grid(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> tuple[int, str]:
+    """Blocks of the grid, and the cores that they run on."""
+    from ..cost._batch import options_for
+    from ..cost._evaluate import Options, kind_of
+
+    recorder = Recorder.of_integers(kernel, specs, values, hardware)
+    blocks = int(np.prod([int(extent) for extent in recorder.extents]))
+    return blocks, kind_of(kernel, specs, options_for(kernel, Options(), values))
+
+
+def default_hardware() -> Hardware:
+    """The chip whose sizes the recorded kernels see."""
+    return a2a3()
