@@ -58,9 +58,9 @@ KEEP = 10
 LARGEST = 1400
 """Most operations of one kernel: the fewer kernels the faster, until LLVM takes minutes for one."""
 
-LARGEST_WITH_TANGENT, SMALL_GRAPH = 400, 2500
-"""The same in a function that is differentiated, whose kernels grow; a small graph without reductions may still have
-the larger ones."""
+LARGEST_WITH_TANGENT, LARGEST_OF_SMALL, SMALL_GRAPH = 400, 1200, 2500
+"""The same in a function that is differentiated, whose kernels grow by their tangents, and in one with fewer operations
+in all and no reductions. One of 1,400 with its tangent is past what LLVM takes well."""
 
 
 def bounded(
@@ -82,7 +82,8 @@ def bounded(
     graph = _flattened(closed)
     if largest is None:
         small = len(graph.steps) <= SMALL_GRAPH and all(s.equation.primitive.name in _ELEMENTWISE for s in graph.steps)
-        largest = LARGEST_WITH_TANGENT if differentiated and not small else LARGEST
+        with_tangent = LARGEST_OF_SMALL if small else LARGEST_WITH_TANGENT
+        largest = with_tangent if differentiated else LARGEST
     kept = _kept(graph, keep, largest)
     structure = jax.tree_util.tree_structure(shape)
 
@@ -136,7 +137,7 @@ def _flattened(closed: ClosedJaxpr) -> _Graph:
                 results = run(inner.jaxpr, [constant(c) for c in inner.consts], operands)
             else:
                 key = _key(equation, operands)
-                results = seen.get(key) if key is not None else None
+                results = _same(equation, operands, shapes) or (seen.get(key) if key is not None else None)
                 if results is None:
                     results = tuple(number(v.aval.shape) for v in equation.outvars)
                     steps.append(_Step(equation, operands, results))
@@ -154,6 +155,21 @@ def _flattened(closed: ClosedJaxpr) -> _Graph:
             used.append(step)
             live.update(x for x in step.operands if isinstance(x, int))
     return _Graph(inputs, constants, used[::-1], outputs, shapes)
+
+
+_NEUTRAL = {"mul": 1.0, "div": 1.0, "add": 0.0, "sub": 0.0}
+
+
+def _same(equation: Any, operands: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The operand that an equation only hands on: a product with one, a sum with zero."""
+    neutral = _NEUTRAL.get(equation.primitive.name)
+    if neutral is None:
+        return None
+    for position in (1,) if equation.primitive.name in ("sub", "div") else (1, 0):
+        literal, other = _literal(operands[position]), operands[1 - position]
+        if literal is not None and literal.ndim == 0 and float(literal) == neutral and isinstance(other, int):
+            return (other,) if shapes[other] == tuple(equation.outvars[0].aval.shape) else None
+    return None
 
 
 def _key(equation: Any, operands: Sequence[Any]) -> Any:
