@@ -1,0 +1,190 @@
+"""The simulator's rules in plain Python, block by block: the specification that the jitted machine must equal.
+
+What is simulated:
+
+* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``. An
+  allocation is complete when it is submitted.
+* A task is ready when it is submitted and its last producer is finished. Ready queues, one for each shape, are first
+  in, first out. At the same time, a finish comes before an end, then a submission, then dispatches of MIX, AIC, AIV
+  and dummy tasks; two finishes, or two ends, in the order of the tasks.
+* Scheduler threads own equal shares of the clusters, in order; cluster ``i`` is AIC ``i`` and AIV ``2i`` and
+  ``2i + 1``. A core is served by its own thread only. It runs one block and holds one pending; its slot is open once
+  the last block that it was given has started.
+* A task is dispatched when it heads its queue and some core, its thread free, has an open slot. A thread publishes its
+  ``r``-th block after ``dispatch_us + r x dispatch_each_us x subtasks``, idle cores first, then by number, cores whose
+  slot opens later when it opens. Each next block goes to the core that can be given it first, the lowest number on a
+  tie. A core that has been given a block of the task is given another one round of its thread after that one's start;
+  a round retires and publishes one block on every core of the kind that the thread owns.
+* A block starts ``doorbell_us + receive_us`` after it is published, and ``switch_us`` after the core's last block.
+* When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
+  its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
+  the last thread is done.
+* A dummy is retired by the thread that is free first, in ``dummy_us``.
+
+What is simplified:
+
+* All blocks of a task are given to cores when its first one is; no other task slips in between, and the thread pays
+  for the first block of each core at once. Later blocks of a core cost the thread nothing else: their costs are in the
+  round. The same holds for retiring.
+* A core is busy, for the looking, until the last block that it was given ends.
+* The three cores of a MIX block are free at the same time.
+
+What is left out: early dispatch and its flags, ``sync_start``, ring back-pressure, the release of storage, the longer
+start of a core's first task, and sharing of bandwidth between different tasks that run at the same time.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._constants import Schedule
+from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
+
+_NEVER = float("-inf")
+
+
+@dataclass
+class Times:
+    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished."""
+
+    submitted: np.ndarray
+    ready: np.ndarray
+    dispatch: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    finish: np.ndarray
+
+
+class _Core:
+    def __init__(self) -> None:
+        self.opens = 0.0  # start of the last block that it was given
+        self.ends = _NEVER  # end of that block
+
+
+def clusters_of(clusters: int, threads: int) -> int:
+    """Clusters that the first scheduler threads own; the last one may own fewer."""
+    return -(-clusters // threads)
+
+
+def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
+    """Simulate ``work`` on ``clusters`` clusters (see the module)."""
+    c = schedule.values()
+    each = clusters_of(clusters, schedule.threads)
+    cores = {(i, j): _Core() for i in range(clusters) for j in range(3)}
+    thread_of = [i // each for i in range(clusters)]
+    units = {
+        MIX: [[(i, 0), (i, 1), (i, 2)] for i in range(clusters)],
+        AIC: [[(i, 0)] for i in range(clusters)],
+        AIV: [[(i, 1 + j)] for i in range(clusters) for j in range(2)],
+    }
+    clock = [0.0] * schedule.threads
+    submitted, now = [], 0.0
+    for edges in work.edges.tolist():
+        now += c["submit_us"] + c["submit_edge_us"] * edges
+        submitted.append(now)
+    successors: list[list[int]] = [[] for _ in range(work.tasks)]
+    missing = [len(preds) + 1 for preds in work.waits]
+    for task, preds in enumerate(work.waits):
+        for pred in preds:
+            successors[pred].append(task)
+    ready, dispatch, start, end, finish = (list(submitted) for _ in range(5))
+    queues: dict[int, deque[int]] = {MIX: deque(), AIC: deque(), AIV: deque(), DUMMY: deque()}
+    retiring: list[tuple[float, int, int]] = []  # time, 0 for a finish and 1 for an end, task
+    parts: dict[int, dict[int, tuple[float, int]]] = {}  # by task and thread: last end, cores served
+
+    def arrived(task: int, time: float) -> None:
+        missing[task] -= 1
+        if missing[task] == 0:
+            ready[task] = time
+            queues[int(work.shapes[task])].append(task)
+
+    def opening(unit: list[tuple[int, int]]) -> float:
+        return max(cores[core].opens for core in unit)
+
+    def dispatched(task: int, shape: int, time: float) -> None:
+        duration, weight = float(work.duration_us[task]), 3 if shape == MIX else 1
+        one = c["dispatch_each_us"] * weight
+        owned = each * (2 if shape == AIV else 1)
+        lag = c["dispatch_us"] + c["complete_us"] + (c["dispatch_each_us"] + c["complete_each_us"]) * weight * owned
+        flight = c["doorbell_us"] + c["receive_us"]
+        begin = [max(t, time) for t in clock]
+        orders: dict[int, list[tuple[float, bool, int]]] = {}
+        for number, unit in enumerate(units[shape]):
+            thread = thread_of[unit[0][0]]
+            at = max(opening(unit), begin[thread])
+            orders.setdefault(thread, []).append((at, max(cores[x].ends for x in unit) > at, number))
+        published: list[tuple[float, int]] = []
+        for thread, order in orders.items():
+            for rank, (at, _, number) in enumerate(sorted(order)):
+                published.append((max(at + c["dispatch_us"] + one, begin[thread] + c["dispatch_us"] + one * (rank + 1)), number))
+        heapq.heapify(published)
+        first: dict[int, float] = {}
+        last: dict[int, float] = {}
+        for _ in range(int(work.blocks[task])):
+            moment, number = heapq.heappop(published)
+            unit = units[shape][number]
+            begins = max(moment + flight, max(cores[x].ends for x in unit) + c["switch_us"])
+            first.setdefault(number, begins)
+            last[number] = begins
+            for core in unit:
+                cores[core].opens, cores[core].ends = begins, begins + duration
+            heapq.heappush(published, (begins + lag, number))
+        start[task], end[task] = min(first.values()), max(last.values()) + duration
+        dispatch[task] = time
+        parts[task] = {}
+        for number, begins in last.items():
+            thread = thread_of[units[shape][number][0][0]]
+            before, count = parts[task].get(thread, (_NEVER, 0))
+            parts[task][thread] = max(before, begins + duration), count + 1
+        for thread, (_, count) in parts[task].items():
+            clock[thread] = begin[thread] + c["dispatch_us"] + one * count
+        heapq.heappush(retiring, (end[task], 1, task))
+
+    def ended(task: int) -> None:
+        weight = 3 if work.shapes[task] == MIX else 1
+        done = []
+        for thread, (last, count) in parts[task].items():
+            busy = sum(core.ends >= last for (i, _), core in cores.items() if thread_of[i] == thread)
+            seen = max(clock[thread], last + c["poll_us"] * busy)
+            clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
+            done.append(clock[thread])
+        finish[task] = max(done)
+        heapq.heappush(retiring, (finish[task], 0, task))
+
+    following, left = 0, int((work.shapes != ALLOC).sum())
+    while left:
+        never = float("inf")
+        choices = [(retiring[0][0] if retiring else never, 0)]
+        choices.append((submitted[following] if following < work.tasks else never, 1))
+        for place, shape in enumerate((MIX, AIC, AIV)):
+            if queues[shape]:
+                slot = min(max(opening(u), clock[thread_of[u[0][0]]]) for u in units[shape])
+                choices.append((max(ready[queues[shape][0]], slot), 2 + place))
+        if queues[DUMMY]:
+            choices.append((max(ready[queues[DUMMY][0]], min(clock)), 5))
+        time, kind = min(choices)
+        if kind == 0:
+            _, phase, task = heapq.heappop(retiring)
+            if phase == 1:
+                ended(task)
+            else:
+                left -= 1
+                for successor in successors[task]:
+                    arrived(successor, time)
+        elif kind == 1:
+            if work.shapes[following] != ALLOC:
+                arrived(following, time)
+            following += 1
+        elif kind == 5:
+            task = queues[DUMMY].popleft()
+            thread = clock.index(min(clock))
+            clock[thread] = time + c["dummy_us"]
+            dispatch[task] = start[task] = time
+            end[task] = finish[task] = clock[thread]
+            heapq.heappush(retiring, (finish[task], 0, task))
+        else:
+            shape = (MIX, AIC, AIV)[kind - 2]
+            dispatched(queues[shape].popleft(), shape, time)
+    return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish)))
