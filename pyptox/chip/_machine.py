@@ -171,7 +171,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int):
             more = jnp.maximum(level - row, 0.0)
             nearer = (offset[None, :] < offset[:, None]) | ((offset[None, :] == offset[:, None]) & lower)
             turn = jnp.sum(nearer & (row <= level)[None, :], 1, dtype=jnp.float64)
-            more = more + ((row <= level) & (turn < remaining - jnp.sum(more)))
+            more = more + ((row <= level) & (turn < remaining - jnp.sum(more))).astype(jnp.float64)
             amount = has_first.astype(jnp.float64) + more
             used = amount > 0
             final = start + (amount - 1) * step
@@ -282,9 +282,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int):
             vector = jnp.min(jnp.maximum(jnp.minimum(s.opens[:, 1], s.opens[:, 2]), clock))
             mixed = jnp.min(jnp.maximum(jnp.max(s.opens, 1), clock))
             slots = jnp.stack([mixed, cube, vector, jnp.min(s.clock)])
-            moments = jnp.concatenate(
-                [soonest[None], submitted[s.following][None], jnp.maximum(since, slots)]
-            )
+            moments = jnp.concatenate([soonest[None], submitted[s.following][None], jnp.maximum(since, slots)])
             choice = jnp.argmin(moments).astype(jnp.int32)
             now = moments[choice]
             line = jnp.maximum(choice - 2, 0)
@@ -294,9 +292,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int):
             moved = s._replace(heads=s.heads.at[line].add((choice >= 2).astype(jnp.int32)))
 
             def on_finish(_):
-                gone = moved._replace(
-                    left=s.left - 1, time=s.time.at[at].set(jnp.inf), task=s.task.at[at].set(-1)
-                )
+                gone = moved._replace(left=s.left - 1, time=s.time.at[at].set(jnp.inf), task=s.task.at[at].set(-1))
                 return gone, *no_dispatch, no_retire
 
             def on_end(_):

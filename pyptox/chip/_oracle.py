@@ -118,7 +118,9 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         published: list[tuple[float, int]] = []
         for thread, order in orders.items():
             for rank, (at, _, number) in enumerate(sorted(order)):
-                published.append((max(at + c["dispatch_us"] + one, begin[thread] + c["dispatch_us"] + one * (rank + 1)), number))
+                published.append(
+                    (max(at + c["dispatch_us"] + one, begin[thread] + c["dispatch_us"] + one * (rank + 1)), number)
+                )
         heapq.heapify(published)
         first: dict[int, float] = {}
         last: dict[int, float] = {}

@@ -277,9 +277,7 @@ _LABELS = {
 }
 
 
-def simulate(
-    what: Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None
-) -> Timeline:
+def simulate(what: Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None) -> Timeline:
     """Simulate a program's graph, or tasks given as arrays.
 
     Args:
@@ -359,5 +357,3 @@ def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
 
 def _type(value: Any) -> Any:
     return jnp.result_type(value)
-
-
