@@ -19,6 +19,13 @@ What is simulated:
 * When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
   its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
   the last thread is done.
+* Early dispatch: a task is eligible once it is submitted and each of its producers is finished, or is flagged and has
+  published all its blocks, unless it has more blocks than the chip has cores of its kind. Eligible tasks queue like
+  ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when as many cores,
+  their threads free, have an open slot as it has blocks: published like a dispatched task, one block to a core, but
+  held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they could have
+  started without being held, whichever is later. A task that turns ready before it is staged is dispatched as usual.
+  At the same time releases come first, then moments of full publication, then finishes; stagings come last.
 * A dummy is retired by the thread that is free first, in ``dummy_us``.
 
 What is simplified:
@@ -28,8 +35,10 @@ What is simplified:
   round. The same holds for retiring.
 * A core is busy, for the looking, until the last block that it was given ends.
 * The three cores of a MIX block are free at the same time.
+* A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
+  busy one.
 
-What is left out: early dispatch and its flags, ``sync_start``, ring back-pressure, the release of storage, the longer
+What is left out: ``sync_start``, predicated tasks, ring back-pressure, the release of storage, the longer
 start of a core's first task, and sharing of bandwidth between different tasks that run at the same time.
 """
 
@@ -42,7 +51,7 @@ import numpy as np
 from ._constants import Schedule
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
 
-_NEVER = float("-inf")
+_NEVER, _LATER = float("-inf"), float("inf")
 
 
 @dataclass
@@ -85,20 +94,36 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         now += c["submit_us"] + c["submit_edge_us"] * edges
         submitted.append(now)
     successors: list[list[int]] = [[] for _ in range(work.tasks)]
-    missing = [len(preds) + 1 for preds in work.waits]
+    missing = [len(preds) + 1 for preds in work.waits]  # producers to finish, and the submission
+    unpublished = list(missing)  # producers to finish, or to publish all blocks if they are flagged
     for task, preds in enumerate(work.waits):
         for pred in preds:
             successors[pred].append(task)
     ready, dispatch, start, end, finish = (list(submitted) for _ in range(5))
     queues: dict[int, deque[int]] = {MIX: deque(), AIC: deque(), AIV: deque(), DUMMY: deque()}
-    retiring: list[tuple[float, int, int]] = []  # time, 0 for a finish and 1 for an end, task
+    early: dict[int, deque[int]] = {MIX: deque(), AIC: deque(), AIV: deque()}
+    eligible = [0.0] * work.tasks
+    emptied = 0.0  # when the last ready task was taken up
+    retiring: list[tuple[float, int, int]] = []  # time; 0 when all is published, 1 for a finish, 2 for an end; task
+    held: dict[int, dict[int, float]] = {}  # of staged tasks, by core: when the block could start
     parts: dict[int, dict[int, tuple[float, int]]] = {}  # by task and thread: last end, cores served
 
-    def arrived(task: int, time: float) -> None:
-        missing[task] -= 1
-        if missing[task] == 0:
+    def arrived(task: int, time: float, finished: bool, published: bool) -> None:
+        shape = int(work.shapes[task])
+        missing[task] -= finished
+        unpublished[task] -= published
+        if finished and missing[task] == 0:
             ready[task] = time
-            queues[int(work.shapes[task])].append(task)
+            if task in held:
+                released(task, time)
+            else:
+                queues[shape].append(task)
+        elif published and unpublished[task] == 0 and shape in units and work.blocks[task] <= len(units[shape]):
+            eligible[task] = time
+            early[shape].append(task)
+
+    def available(unit: list[tuple[int, int]]) -> float:
+        return max(opening(unit), clock[thread_of[unit[0][0]]])
 
     def opening(unit: list[tuple[int, int]]) -> float:
         return max(cores[core].opens for core in unit)
@@ -114,16 +139,18 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         for number, unit in enumerate(units[shape]):
             thread = thread_of[unit[0][0]]
             at = max(opening(unit), begin[thread])
+            if opening(unit) == _LATER:
+                continue
             orders.setdefault(thread, []).append((at, max(cores[x].ends for x in unit) > at, number))
         published: list[tuple[float, int]] = []
         for thread, order in orders.items():
             for rank, (at, _, number) in enumerate(sorted(order)):
-                published.append(
-                    (max(at + c["dispatch_us"] + one, begin[thread] + c["dispatch_us"] + one * (rank + 1)), number)
-                )
+                by_rank = begin[thread] + c["dispatch_us"] + one * (rank + 1)
+                published.append((max(at + c["dispatch_us"] + one, by_rank), number))
         heapq.heapify(published)
         first: dict[int, float] = {}
         last: dict[int, float] = {}
+        moment = time
         for _ in range(int(work.blocks[task])):
             moment, number = heapq.heappop(published)
             unit = units[shape][number]
@@ -133,16 +160,53 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             for core in unit:
                 cores[core].opens, cores[core].ends = begins, begins + duration
             heapq.heappush(published, (begins + lag, number))
-        start[task], end[task] = min(first.values()), max(last.values()) + duration
         dispatch[task] = time
-        parts[task] = {}
-        for number, begins in last.items():
-            thread = thread_of[units[shape][number][0][0]]
-            before, count = parts[task].get(thread, (_NEVER, 0))
-            parts[task][thread] = max(before, begins + duration), count + 1
+        if work.early[task]:
+            heapq.heappush(retiring, (moment, 0, task))
+        running(task, first, last)
         for thread, (_, count) in parts[task].items():
             clock[thread] = begin[thread] + c["dispatch_us"] + one * count
-        heapq.heappush(retiring, (end[task], 1, task))
+
+    def running(task: int, first: dict[int, float], last: dict[int, float]) -> None:
+        duration = float(work.duration_us[task])
+        start[task], end[task] = min(first.values()), max(last.values()) + duration
+        parts[task] = {}
+        for number, begins in last.items():
+            thread = thread_of[units[int(work.shapes[task])][number][0][0]]
+            before, count = parts[task].get(thread, (_NEVER, 0))
+            parts[task][thread] = max(before, begins + duration), count + 1
+        heapq.heappush(retiring, (end[task], 2, task))
+
+    def staged(task: int, shape: int, time: float) -> None:
+        one = c["dispatch_each_us"] * (3 if shape == MIX else 1)
+        orders: dict[int, list[tuple[bool, int]]] = {}
+        for number, unit in enumerate(units[shape]):
+            if available(unit) <= time:
+                late = max(cores[x].ends for x in unit) > time
+                orders.setdefault(thread_of[unit[0][0]], []).append((late, number))
+        published = sorted(
+            (time + c["dispatch_us"] + one * (rank + 1), number)
+            for order in orders.values()
+            for rank, (_, number) in enumerate(sorted(order))
+        )[: int(work.blocks[task])]
+        dispatch[task] = time
+        held[task] = {}
+        for moment, number in published:
+            unit = units[shape][number]
+            flight = c["doorbell_us"] + c["receive_us"]
+            held[task][number] = max(moment + flight, max(cores[x].ends for x in unit) + c["switch_us"])
+            clock[thread_of[unit[0][0]]] = moment
+            for core in unit:
+                cores[core].opens = cores[core].ends = _LATER
+        if work.early[task]:
+            heapq.heappush(retiring, (published[-1][0], 0, task))
+
+    def released(task: int, time: float) -> None:
+        starts = {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()}
+        for number, begins in starts.items():
+            for core in units[int(work.shapes[task])][number]:
+                cores[core].opens, cores[core].ends = begins, begins + float(work.duration_us[task])
+        running(task, starts, starts)
 
     def ended(task: int) -> None:
         weight = 3 if work.shapes[task] == MIX else 1
@@ -153,31 +217,35 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
             done.append(clock[thread])
         finish[task] = max(done)
-        heapq.heappush(retiring, (finish[task], 0, task))
+        heapq.heappush(retiring, (finish[task], 1, task))
 
     following, left = 0, int((work.shapes != ALLOC).sum())
     while left:
-        never = float("inf")
-        choices = [(retiring[0][0] if retiring else never, 0)]
-        choices.append((submitted[following] if following < work.tasks else never, 1))
+        choices = [(retiring[0][0] if retiring else _LATER, 0)]
+        choices.append((submitted[following] if following < work.tasks else _LATER, 1))
         for place, shape in enumerate((MIX, AIC, AIV)):
             if queues[shape]:
-                slot = min(max(opening(u), clock[thread_of[u[0][0]]]) for u in units[shape])
-                choices.append((max(ready[queues[shape][0]], slot), 2 + place))
+                choices.append((max(ready[queues[shape][0]], min(map(available, units[shape]))), 2 + place))
+            while early[shape] and missing[early[shape][0]] == 0:  # ready by now
+                early[shape].popleft()
+            if early[shape] and not any(queues[x] for x in units):
+                task = early[shape][0]
+                slot = sorted(map(available, units[shape]))[int(work.blocks[task]) - 1]
+                choices.append((max(eligible[task], slot, emptied), 6 + place))
         if queues[DUMMY]:
             choices.append((max(ready[queues[DUMMY][0]], min(clock)), 5))
         time, kind = min(choices)
         if kind == 0:
             _, phase, task = heapq.heappop(retiring)
-            if phase == 1:
+            if phase == 2:
                 ended(task)
             else:
-                left -= 1
+                left -= phase
                 for successor in successors[task]:
-                    arrived(successor, time)
+                    arrived(successor, time, phase == 1, phase == 0 or not work.early[task])
         elif kind == 1:
             if work.shapes[following] != ALLOC:
-                arrived(following, time)
+                arrived(following, time, True, True)
             following += 1
         elif kind == 5:
             task = queues[DUMMY].popleft()
@@ -185,8 +253,12 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             clock[thread] = time + c["dummy_us"]
             dispatch[task] = start[task] = time
             end[task] = finish[task] = clock[thread]
-            heapq.heappush(retiring, (finish[task], 0, task))
+            heapq.heappush(retiring, (finish[task], 1, task))
+        elif kind >= 6:
+            shape = (MIX, AIC, AIV)[kind - 6]
+            staged(early[shape].popleft(), shape, time)
         else:
             shape = (MIX, AIC, AIV)[kind - 2]
+            emptied = time
             dispatched(queues[shape].popleft(), shape, time)
     return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish)))

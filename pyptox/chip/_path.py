@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._constants import CONSTANTS, Schedule
-from ._machine import DISPATCHED, HEAD, OPENED, READY, RETIRED, SERVED, THREAD, Record
+from ._machine import DISPATCHED, ELIGIBLE, EMPTIED, HEAD, READY, RETIRED, THREAD, Record
 from ._oracle import Times, clusters_of
 from ._workload import AIC, AIV, DUMMY, MIX, Workload
 
@@ -47,20 +47,21 @@ class Walk:
         self.values = schedule.values()
         self.wide = 2 * clusters
         self.edges = np.cumsum(work.edges)
+        self.now = 0.0
 
     def back(self) -> Iterator[Piece]:
         """The pieces from the makespan to zero, latest first."""
         if not self.work.tasks:
             return
         task = int(np.argmax(self.times.finish))
-        now = float(self.times.finish[task])
+        now = self.now = float(self.times.finish[task])
         at: tuple | None = self._finish(task)
         while at is not None:
             step, task, counts, at = self._before(*at)
             if counts:
                 before = now - self._length(task, counts)
                 yield Piece(task, step, before, now, counts)
-                now = before
+                now = self.now = before
 
     def _length(self, task: int, counts: dict[str, int]) -> float:
         duration = float(self.work.duration_us[task])
@@ -93,11 +94,38 @@ class Walk:
         by = int(self.record.woken[task])
         return "submit", task, {}, ("submission", task) if by < 0 else self._finish(by)
 
+    def _eligible_back(self, task: int):
+        by = int(self.record.eligible[task])
+        if by < 0:
+            return "submit", task, {}, ("submission", task)
+        return "dispatch", task, {}, ("published", by // 2) if by % 2 else self._finish(by // 2)
+
+    def _published_back(self, task: int):
+        """When the last block was published."""
+        unit, opened_by, which = self.record.dispatched[task, 6:HEAD].tolist()
+        packed, weight = self._packed(task, unit), self._weight(task)
+        amount, rank = packed & 0xFFFFF, packed >> 20 & 63
+        if amount > 1:
+            owned = weight * self._owned(task)
+            counts = {"dispatch_us": 1, "complete_us": 1, "dispatch_each_us": owned, "complete_each_us": owned}
+            for name, n in self._rounds(task, amount - 2).items():
+                counts[name] = counts.get(name, 0) + n
+            return "dispatch", task, counts, ("first", task, unit)
+        if opened_by >= 0:
+            counts = {"dispatch_us": 1, "dispatch_each_us": weight}
+            return "dispatch", task, counts, self._given(task, unit, which, opened_by, "started")
+        counts = {"dispatch_us": 1, "dispatch_each_us": weight * (rank + 1)}
+        return "dispatch", task, counts, self._begun(task, self._thread(task, unit))
+
     def _taken_back(self, task: int):
         """When the task was taken up."""
         bound, why, where = self.record.dispatched[task, :3].tolist()
         if bound == READY:
             return "dispatch", task, {}, ("ready", task)
+        if bound == ELIGIBLE:
+            return "dispatch", task, {}, ("eligible", task)
+        if bound == EMPTIED:
+            return "dispatch", task, {}, ("taken", why)
         if bound == THREAD:
             return "dispatch", task, {}, self._source(why, task) if why >= 0 else None
         return "dispatch", task, {}, self._given(task, where // 4, where % 4, why, "started")
@@ -132,16 +160,19 @@ class Walk:
         return "run", task, self._rounds(task, amount - 1), ("first", task, unit)
 
     def _first_back(self, task: int, unit: int):
-        packed = self._packed(task, unit)
-        rank, which, cause = packed >> 20 & 63, packed >> 26 & 3, packed >> 28
-        weight, previous = self._weight(task), int(self.record.dispatched[task, HEAD + unit])
-        if cause == SERVED:
-            counts = self._flight(1) | _some(dispatch_us=1, dispatch_each_us=weight * (rank + 1))
-            return "start", task, counts, self._begun(task, self._thread(task, unit))
-        if cause == OPENED:
-            counts = self._flight(1) | _some(dispatch_us=1, dispatch_each_us=weight)
+        packed, weight = self._packed(task, unit), self._weight(task)
+        rank, which, opened, switched = packed >> 20 & 63, packed >> 26 & 3, packed >> 28 & 1, packed >> 29 & 1
+        previous, woken = int(self.record.dispatched[task, HEAD + unit]), int(self.record.woken[task])
+        held = woken >= 0 and self.times.dispatch[task] <= self.times.ready[task]
+        if held and self.now == self.times.finish[woken] + self.values["doorbell_us"]:
+            return "start", task, {"doorbell_us": 1}, self._finish(woken)
+        if switched:
+            return "start", task, {"switch_us": 1}, self._given(task, unit, which, previous, "ended")
+        if opened:
+            counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight}
             return "start", task, counts, self._given(task, unit, which, previous, "started")
-        return "start", task, {"switch_us": 1}, self._given(task, unit, which, previous, "ended")
+        counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight * (rank + 1)}
+        return "start", task, counts, self._begun(task, self._thread(task, unit))
 
     # the arithmetic of the rules
 
@@ -153,7 +184,7 @@ class Walk:
         if not count:
             return {}
         weight = self._weight(task)
-        owned = weight * self.each * (2 if self.work.shapes[task] == AIV else 1)
+        owned = weight * self._owned(task)
         v = self.values
         busy = float(self.work.duration_us[task]) + v["switch_us"]
         served = v["dispatch_us"] + v["complete_us"] + owned * (v["dispatch_each_us"] + v["complete_each_us"])
@@ -166,14 +197,18 @@ class Walk:
         return 3 if self.work.shapes[task] == MIX else 1
 
     def _thread(self, task: int, unit: int) -> int:
-        return unit // (self.each * (2 if self.work.shapes[task] == AIV else 1))
+        return unit // self._owned(task)
+
+    def _owned(self, task: int) -> int:
+        """Cores of the task's kind, or clusters, that a thread owns."""
+        return self.each * (2 if self.work.shapes[task] == AIV else 1)
 
     def _packed(self, task: int, unit: int) -> int:
         return int(self.record.dispatched[task, HEAD + self.wide + unit])
 
     def _served(self, task: int, thread: int) -> int:
         """Cores of a thread that the task had blocks on."""
-        owned = self.each * (2 if self.work.shapes[task] == AIV else 1)
+        owned = self._owned(task)
         low = HEAD + self.wide + thread * owned
         high = min(low + owned, HEAD + 2 * self.wide)
         return int(np.count_nonzero(self.record.dispatched[task, low:high] & 0xFFFFF))

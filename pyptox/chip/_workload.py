@@ -33,6 +33,7 @@ class Workload:
         duration_us: of one block, on the grid of times.
         edges: producers that the orchestrator wires at each submission.
         waits: producers that gate each task's start, allocations left out.
+        early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -45,6 +46,7 @@ class Workload:
     duration_us: np.ndarray
     edges: np.ndarray
     waits: tuple[tuple[int, ...], ...]
+    early: np.ndarray
 
     @property
     def tasks(self) -> int:
@@ -59,16 +61,20 @@ class Workload:
         waits: Sequence[Sequence[int]],
         *,
         edges: Sequence[int] | None = None,
+        early: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
+
+        A flag of ``early`` on a task without a kernel has no effect.
 
         Raises:
             PyptoxError: lists of different lengths, an unknown shape, a task that waits for itself or a later one, or
                 blocks and durations that the shape does not allow.
         """
         count = len(shapes)
-        given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges, "names": names}
+        given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
+        given |= {"early": early, "names": names}
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -94,6 +100,7 @@ class Workload:
             on_grid(duration_us).reshape(count),
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
+            np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
         )
 
     def with_durations(self, duration_us: Any) -> "Workload":
@@ -147,5 +154,6 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         times,
         graph.waits(),
         edges=[len(p) for p in producers],
+        early=[t.early for t in graph.tasks],
         names=[t.label for t in graph.tasks],
     )
