@@ -43,8 +43,8 @@ class Record(NamedTuple):
     """What bound every event. Rows are tasks.
 
     ``dispatched``: :data:`HEAD` columns, then for each core of the kind (a cluster for MIX) the task that it was given
-    before (-1 for none), then ``blocks | rank << 20 | which core of the cluster << 26 | opened << 28 | switched << 29``:
-    whether the slot opened last, and whether the core's last block ended last.
+    before (-1 for none), then ``blocks | rank << 20 | which core of the cluster << 26 | opened << 28 |
+    switched << 29``: whether the slot opened last, and whether the core's last block ended last.
     ``retired``: for each thread the source that it was busy with, cores looked at, core of the last end; then the
     thread that finished last. ``woken``: the producer whose finish made the task ready, -1 for its submission.
     ``eligible``: the same for eligible tasks, as ``2 x producer``, 1 more where it was its full publication.

@@ -14,7 +14,7 @@ from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ._attribute import hardware_shares
 from ._constants import CONSTANTS, Schedule, a2a3_schedule
-from ._machine import HEAD, READY, THREAD, Record, run
+from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record, run
 from ._oracle import Times
 from ._path import Piece, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload, workload
@@ -105,18 +105,40 @@ class Timeline:
         """What each task's dispatch waited for last.
 
         ``submission`` or ``producer`` (it was not ready), ``scheduler`` (no thread was free), ``core`` (no slot was
-        open); empty for an allocation.
+        open); of a staged task also ``publication`` (of its producers) and ``ready tasks``, which go first. Empty for
+        an allocation.
         """
-        names = []
+        names = {THREAD: "scheduler", SLOT: "core", ELIGIBLE: "publication", EMPTIED: "ready tasks"}
+        result = []
         for number, shape in enumerate(self.workload.shapes):
             cause = int(self.record.dispatched[number, 0])
-            if shape == ALLOC:
-                names.append("")
-            elif cause == READY:
-                names.append("submission" if self.record.woken[number] < 0 else "producer")
+            if cause == READY:
+                woken = "submission" if self.record.woken[number] < 0 else "producer"
+                result.append("" if shape == ALLOC else woken)
             else:
-                names.append("scheduler" if cause == THREAD else "core")
-        return names
+                result.append(names[cause])
+        return result
+
+    @property
+    def staged(self) -> np.ndarray:
+        """For each task whether early dispatch published it before its last producer was finished."""
+        return self.times.dispatch < self.times.ready
+
+    def gaps(self) -> dict[str, np.ndarray]:
+        """Where the time before each task's first block goes, µs by task.
+
+        ``detection``: from the last end of the producer that made it ready to that producer's finish; 0 where its
+        submission did. ``queued``: from ready to taken up. ``pickup``: from taken up to the first start; for a staged
+        task ``gate`` instead, from ready to the first start.
+        """
+        times, woken, staged = self.times, self.record.woken, self.staged
+        late = (times.finish - times.end)[np.maximum(woken, 0)] if len(woken) else times.finish
+        return {
+            "detection": np.where(woken >= 0, late, 0.0),
+            "queued": np.where(staged, 0.0, times.dispatch - times.ready),
+            "pickup": np.where(staged, 0.0, times.start - times.dispatch),
+            "gate": np.where(staged, times.start - times.ready, 0.0),
+        }
 
     @functools.cached_property
     def _pieces(self) -> list[Piece]:
@@ -147,7 +169,9 @@ class Timeline:
         They add up to the makespan.
         """
         constants, durations = self.gradient()
-        parts = {name: n * value for (name, value), n in zip(self.schedule.values().items(), constants.values())}
+        parts = {
+            name: n * value for (name, value), n in zip(self.schedule.values().items(), constants.values(), strict=True)
+        }
         spent = durations * self.workload.duration_us
         for number in np.flatnonzero(durations):
             kind = self._kind(int(number))
@@ -208,7 +232,7 @@ class Timeline:
         work, times = self.workload, self.times
         columns = {"submitted": times.submitted, "ready": times.ready, "dispatch": times.dispatch}
         columns |= {"start": times.start, "end": times.end, "finish": times.finish}
-        static = self.static_path()
+        static, gaps = self.static_path(), self.gaps()
         return {
             "hardware": self.hardware.name,
             "makespan_us": self.makespan_us,
@@ -228,7 +252,9 @@ class Timeline:
                     "blocks": int(work.blocks[n]),
                     "block_us": float(work.duration_us[n]),
                     "bound": bound,
+                    "staged": bool(self.staged[n]),
                     **{f"{name}_us": float(column[n]) for name, column in columns.items()},
+                    "gap_us": {name: float(gap[n]) for name, gap in gaps.items()},
                 }
                 for n, bound in enumerate(self.bound)
             ],
@@ -240,12 +266,14 @@ class Timeline:
             f"{'task':<28} {'shape':<5} {'blocks':>6} {'block µs':>9} {'ready':>9} {'dispatch':>9} {'start':>9} "
             f"{'end':>9} {'finish':>9}  waited for"
         ]
+        staged = self.staged
         for n, bound in enumerate(self.bound):
             stamps = (times.ready[n], times.dispatch[n], times.start[n], times.end[n], times.finish[n])
             lines.append(
                 f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {work.duration_us[n]:>9.2f} "
                 + " ".join(f"{stamp:>9.2f}" for stamp in stamps)
                 + f"  {bound}"
+                + (", staged" if staged[n] else "")
             )
         lines += ["", "utilisation  " + ", ".join(f"{name} {share:.1%}" for name, share in self.utilisation.items())]
         static = self.static_path()

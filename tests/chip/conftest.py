@@ -24,14 +24,18 @@ def _random(seed: int, *, tasks: int | None = None, ties: bool | None = None) ->
         high = number // 8 * 8 if seed % 3 == 0 else number
         free = shape == "ALLOC" or high <= low
         waits.append([] if free else rng.integers(low, high, rng.integers(0, amount + 1)).tolist())
-    work = Workload.of(shapes, blocks, [float(t) if k else 0.0 for t, k in zip(times, kernel)], waits)
+    # cores, threads, and the share of tasks whose consumers may be staged
+    clusters, threads, share = ((24, 3, 0.0), (24, 3, 0.5), (20, 3, 1.0), (3, 2, 0.8))[seed // 3 % 4]
+    flags = (rng.random(count) < share).tolist()
+    work = Workload.of(
+        shapes, blocks, [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)], waits, early=flags
+    )
     schedule = a2a3_schedule()
     if ties:
         schedule = schedule.replace(**{name: float(rng.integers(0, 3)) for name in schedule.values()})
     elif rng.random() < 0.5:
         names = list(schedule.values())
         schedule = schedule.replace(**dict(zip(names, rng.exponential(1.0, len(names)).tolist(), strict=True)))
-    clusters, threads = ((24, 3), (20, 3), (4, 2), (3, 1))[seed // 3 % 4]
     return work, schedule.replace(threads=threads), clusters
 
 

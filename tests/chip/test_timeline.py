@@ -1,6 +1,6 @@
 """Paths, derivatives and bounds of simulated timelines."""
 
-import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -30,8 +30,12 @@ def test_no_schedule_beats_its_bounds_or_starts_before_its_inputs(random_workloa
         assert t.makespan_us >= t.bound_us
         for task, preds in enumerate(t.workload.waits):
             assert all(t.times.start[task] >= t.times.finish[p] for p in preds)
-        stamps = [getattr(t.times, f.name) for f in dataclasses.fields(t.times)]
-        assert all((a <= b).all() for a, b in zip(stamps, stamps[1:]))
+        times = t.times
+        chain = [times.submitted, times.ready, times.start, times.end, times.finish]
+        assert all((a <= b).all() for a, b in itertools.pairwise(chain))
+        assert ((times.ready <= times.dispatch) | t.staged).all()
+        assert (times.submitted <= times.dispatch).all()
+        assert (times.dispatch <= times.start).all()
         assert all(0 <= share <= 1 for share in t.utilisation.values())
 
 
@@ -40,13 +44,26 @@ def test_a_simulation_is_deterministic(random_workload):
     assert json.dumps(one.to_dict()) == json.dumps(two.to_dict())
 
 
+def test_gaps_lead_from_the_producers_end_to_the_start(random_workload):
+    staged = 0
+    for seed in range(60):
+        t = timeline_of(random_workload, seed)
+        gaps, woken = t.gaps(), t.record.woken
+        assert all((gap >= 0).all() for gap in gaps.values())
+        some = woken >= 0
+        total = sum(gaps.values())
+        np.testing.assert_array_equal(t.times.end[woken[some]] + total[some], t.times.start[some])
+        staged += int(t.staged.sum())
+    assert staged > 100
+
+
 def test_the_critical_path_tiles_the_makespan(random_workload):
     for seed in range(100):
         t = timeline_of(random_workload, seed)
         pieces = t.critical()
         assert pieces[0].start_us == 0.0
         assert pieces[-1].end_us == t.makespan_us
-        assert all(a.end_us == b.start_us for a, b in zip(pieces, pieces[1:]))
+        assert all(a.end_us == b.start_us for a, b in itertools.pairwise(pieces))
         assert all(piece.end_us >= piece.start_us for piece in pieces)
 
 
@@ -87,6 +104,19 @@ def test_derivatives_agree_with_finite_differences(random_workload):
     assert kinks < 0.1 * checked
 
 
+def test_a_staged_task_starts_a_doorbell_after_its_producer():
+    hidden = {}
+    for flag in (False, True):
+        work = chip.Workload.of(["AIC", "AIC"], [12, 12], [50.0, 10.0], [[], [0]], early=[flag, False])
+        t = chip.simulate(work)
+        assert t.staged.tolist() == [False, flag]
+        hidden[flag] = float(t.times.start[1] - t.times.finish[0])
+    assert hidden[True] == t.schedule.values()["doorbell_us"]
+    assert hidden[False] > hidden[True]
+    assert t.gradient()[0]["doorbell_us"] == 2
+    assert t.bound == ["submission", "publication"]
+
+
 def test_jax_differentiates_the_makespan_through_durations(random_workload):
     work, schedule, _ = random_workload(5, tasks=30, ties=False)
     function = chip.makespan(work)
@@ -106,9 +136,11 @@ def test_jax_differentiates_the_makespan_through_durations(random_workload):
 def test_a_program_is_simulated_with_the_cost_models_times():
     hardware = px.hardware.a2a3()
     mlp = _mlp()
-    t = chip.simulate(pp.graph(mlp, tokens=64), hardware=hardware)
-    assert [chip_name for chip_name in t.workload.names][2] == "t2 gate"
-    gate = t.graph.tasks[2]
+    graph = pp.graph(mlp, tokens=64)
+    t = chip.simulate(graph, hardware=hardware)
+    assert t.workload.names[2] == "t2 gate"
+    gate = graph.tasks[2]
+    assert gate.kernel is not None
     cost = px.cost.explain(gate.kernel, gate.specs(), gate.values, hardware)
     launch = hardware.times.launch_us
     assert t.workload.duration_us[2] == pytest.approx((cost.time_us - launch) / cost.waves, abs=1e-6)
@@ -117,7 +149,7 @@ def test_a_program_is_simulated_with_the_cost_models_times():
     assert t.static_path().tasks == (0, 1, 2, 4, 5, 6)
 
 
-def test_faster_constants_are_never_needed_for_a_shorter_static_path():
+def test_the_static_path_is_the_longest_chain_of_blocks():
     work = chip.Workload.of(["AIC", "AIV", "AIC"], [24, 48, 240], [10.0, 5.0, 1.0], [[], [0], [0]])
     path = chip.simulate(work).static_path()
     assert (path.time_us, path.tasks) == (15.0, (0, 1))
