@@ -51,10 +51,10 @@ def test_gaps_lead_from_the_producers_end_to_the_start(random_workload):
         gaps, woken = t.gaps(), t.record.woken
         assert all((gap >= 0).all() for gap in gaps.values())
         some = woken >= 0
-        total = sum(gaps.values())
+        total = np.sum(list(gaps.values()), axis=0)
         np.testing.assert_array_equal(t.times.end[woken[some]] + total[some], t.times.start[some])
         staged += int(t.staged.sum())
-    assert staged > 100
+    assert staged > 50
 
 
 def test_the_critical_path_tiles_the_makespan(random_workload):
