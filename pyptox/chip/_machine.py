@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._errors import PyptoxError
 from ._constants import CONSTANTS, Schedule
 from ._oracle import Times, clusters_of
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
@@ -44,7 +45,8 @@ class Record(NamedTuple):
 
     ``dispatched``: :data:`HEAD` columns, then for each core of the kind (a cluster for MIX) the task that it was given
     before (-1 for none), then ``blocks | rank << 20 | which core of the cluster << 26 | opened << 28 |
-    switched << 29``: whether the slot opened last, and whether the core's last block ended last.
+    switched << 29 | together << 30``: whether the slot opened last, whether the core's last block ended last, and
+    whether all blocks start together.
     ``retired``: for each thread the source that it was busy with, cores looked at, core of the last end; then the
     thread that finished last. ``woken``: the producer whose finish made the task ready, -1 for its submission.
     ``eligible``: the same for eligible tasks, as ``2 x producer``, 1 more where it was its full publication.
@@ -96,7 +98,10 @@ def _int(value: Any) -> jax.Array:
 
 @functools.lru_cache(maxsize=32)
 def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, early: bool):
-    """The machine for sizes up to these. ``threads`` and ``clusters`` are exact; ``early`` if any task is flagged."""
+    """The machine for sizes up to these; ``threads`` and ``clusters`` are exact.
+
+    ``early``: with early dispatch and ``sync_start``.
+    """
     queues = 8 if early else 4
     each = clusters_of(clusters, threads)
     wide = 2 * clusters
@@ -123,7 +128,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             jnp.concatenate([cube, jnp.where(shape == MIX, jnp.concatenate([cube, cube], 1), old[:, 1:])], 1),
         )
 
-    def simulate(constants, submitted, shapes, blocks, durations, flags, waiting, pointers, successors, work):
+    def simulate(constants, submitted, shapes, blocks, durations, flags, sync, waiting, pointers, successors, work):
         c = dict(zip(CONSTANTS, constants, strict=True))
         flight_us = c["doorbell_us"] + c["receive_us"]
 
@@ -261,7 +266,8 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
                 core=s.core.at[free].set(cores),
             )
 
-        def stage(s: _Small, e: _Event):
+        def one_each(s: _Small, e: _Event, hold: bool):
+            """One block to each of the first open cores: held back until they are released, or started together."""
             shape, now = e.shape, e.time
             one = c["dispatch_each_us"] * jnp.where(shape == MIX, 3.0, 1.0)
             thread, active = owners(shape)
@@ -281,28 +287,38 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             used = active & (jnp.sum(before, 1, dtype=jnp.int32) < e.blocks)
             served, switched = first + flight_us, ends + c["switch_us"]
             published = jnp.where(used, first, -jnp.inf)
-            nothing = jnp.full(wide, jnp.inf)
-            lasts, counts, cores = by_thread(shape, used, nothing)
+            if not hold:
+                served = jnp.broadcast_to(jnp.max(published) + flight_us, (wide,))
+            could = jnp.maximum(served, switched)
+            start = jnp.full(wide, jnp.inf) if hold else could
+            end = start + e.duration
+            lasts, counts, cores = by_thread(shape, used, end)
             clock = jnp.where(counts > 0, now + c["dispatch_us"] + one * counts.astype(jnp.float64), s.clock)
             by_switch = switched > served
             which = jnp.argmax(ends3, 1).astype(jnp.int32)
             previous = given3[_int(numbers), which]
             packed = used.astype(jnp.int32) | rank << 20 | which << 26 | by_switch.astype(jnp.int32) << 29
-            unit = e.unit
-            bound, why, where = slot_bound(s, e, thread[unit], opens3[unit], given3[unit], unit, ELIGIBLE)
-            late = s.emptied >= jnp.maximum(e.ready, e.slot)
-            bound, why = jnp.where(late, EMPTIED, bound).astype(jnp.int32), jnp.where(late, s.emptier, why)
+            packed = packed | (0 if hold else 1 << 30)
+            unit, otherwise = e.unit, ELIGIBLE if hold else READY
+            bound, why, where = slot_bound(s, e, thread[unit], opens3[unit], given3[unit], unit, otherwise)
+            if hold:
+                late = s.emptied >= jnp.maximum(e.ready, e.slot)
+                bound, why = jnp.where(late, EMPTIED, bound).astype(jnp.int32), jnp.where(late, s.emptier, why)
             final_unit, none = jnp.argmax(published).astype(jnp.int32), _int(-1)
             head = jnp.stack([bound, why, where, none, none, none, final_unit, none, _int(0)])
-            after = in_flight(s, e, jnp.inf, 2, jnp.max(published), lasts, counts, cores)._replace(
-                opens=by_core(shape, used, nothing, s.opens),
-                ends=by_core(shape, used, nothing, s.ends),
+            finished = jnp.max(lasts)
+            after = in_flight(s, e, finished, 2, jnp.max(published), lasts, counts, cores)._replace(
+                opens=by_core(shape, used, start, s.opens),
+                ends=by_core(shape, used, end, s.ends),
                 given=by_core(shape, used, jnp.full(wide, e.task), s.given),
-                held=by_core(shape, used, jnp.maximum(served, switched), s.held),
+                held=by_core(shape, used, could, s.held),
+                emptied=s.emptied if hold else now,
+                emptier=s.emptier if hold else e.task,
                 clock=clock,
                 source=jnp.where(counts > 0, labels(e.task, DISPATCHED), s.source),
             )
-            return after, jnp.concatenate([head, previous, packed]), jnp.stack([now, now, now])
+            first_start = jnp.min(jnp.where(used, start, jnp.inf))
+            return after, jnp.concatenate([head, previous, packed]), jnp.stack([now, first_start, finished])
 
         def release(s: _Small, e: _Event):
             mine = (s.given == e.task) & (s.opens == jnp.inf)
@@ -391,25 +407,29 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
 
         def early_fronts(s: _Small, fronts, since, some_ready):
             """When each head of the eligible tasks can be staged, its slot, and the core that it waits for."""
+            wanted = jnp.any(since[_EARLY:] < jnp.inf) & ~some_ready
+            slots, units = whole(s, fronts[_EARLY:], wanted)
+            return jnp.maximum(jnp.maximum(since[_EARLY:], slots), s.emptied), slots, units
 
-            def of(line: int, shape: int):
+        def whole(s: _Small, fronts, wanted):
+            """For a MIX, an AIC and an AIV task the moment when all its blocks find a slot, and in which core last."""
+
+            def of(shape: int):
                 thread, active = owners(_int(shape))
                 slots = jnp.maximum(views(_int(shape), s.opens, -jnp.inf).max(1), s.clock[thread])
                 slots = jnp.where(active, slots, jnp.inf)
                 sooner = slots[None, :] < slots[:, None]
                 lower = _int(numbers)[None, :] < _int(numbers)[:, None]
                 place = jnp.sum(sooner | ((slots[None, :] == slots[:, None]) & lower), 1, dtype=jnp.int32)
-                unit = jnp.argmax(place == blocks[fronts[line]] - 1).astype(jnp.int32)
+                unit = jnp.argmax(place == blocks[fronts[shape]] - 1).astype(jnp.int32)
                 return slots[unit], unit
 
             def all_three(_):
-                slots, units = zip(*(of(_EARLY + shape, shape) for shape in (MIX, AIC, AIV)), strict=True)
+                slots, units = zip(*map(of, (MIX, AIC, AIV)), strict=True)
                 return jnp.stack(slots), jnp.stack(units)
 
-            wanted = jnp.any(since[_EARLY:] < jnp.inf) & ~some_ready
             none = (jnp.full(3, jnp.inf), jnp.zeros(3, jnp.int32))
-            slots, units = jax.lax.cond(wanted, all_three, lambda _: none, None)
-            return jnp.maximum(jnp.maximum(since[_EARLY:], slots), s.emptied), slots, units
+            return jax.lax.cond(wanted, all_three, lambda _: none, None)
 
         def body(carry):
             s, tails, arrays, times, dispatched, retired = carry
@@ -434,9 +454,13 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             vector = jnp.min(jnp.maximum(jnp.minimum(s.opens[:, 1], s.opens[:, 2]), clock))
             mixed = jnp.min(jnp.maximum(jnp.max(s.opens, 1), clock))
             slots = jnp.stack([mixed, cube, vector, jnp.min(s.clock)])
+            units = jnp.zeros(queues, jnp.int32)
+            if early:
+                marked = waits[:3] & sync[fronts[:3]]
+                all_slots, all_units = whole(s, fronts[:3], jnp.any(marked))
+                slots = slots.at[:3].set(jnp.where(marked, all_slots, slots[:3]))
             # in the order of ties: tasks in flight, the submission, the four queues, releases, the early queues
             moments = jnp.concatenate([soonest[None], submitted[s.following][None], jnp.maximum(since[:4], slots)])
-            units = jnp.zeros(queues, jnp.int32)
             if early:
                 stale = waits[_EARLY:] & (waiting[fronts[_EARLY:]] == 0)
                 since = jnp.concatenate([since[:_EARLY], jnp.where(waits, eligible[rows], jnp.inf)[_EARLY:]])
@@ -444,7 +468,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
                 first = jnp.where(waits[_RELEASES], -jnp.inf, jnp.inf)
                 moments = jnp.concatenate([moments, first[None], jnp.where(stale, -jnp.inf, able)])
                 slots = jnp.concatenate([slots, jnp.zeros(1), early_slots])
-                units = jnp.concatenate([jnp.zeros(_EARLY, jnp.int32), early_units])
+                units = jnp.concatenate([all_units, jnp.zeros(2, jnp.int32), early_units])
             choice = jnp.argmin(moments).astype(jnp.int32)
             line = jnp.maximum(choice - 2, 0)
             now = jnp.where(choice == 2 + _RELEASES, since[line], moments[choice])
@@ -462,6 +486,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             )
             kind = jnp.where(choice == 0, phases[found], jnp.where(choice == 1, 3, jnp.where(choice == 5, 5, 4)))
             if early:
+                kind = jnp.where((kind == 4) & sync[task], 9, kind)
                 late = jnp.where(now == -jnp.inf, 8, 7)
                 kind = jnp.where(choice == 2 + _RELEASES, 6, jnp.where(choice > 2 + _RELEASES, late, kind))
             moved = s._replace(heads=s.heads.at[line].add((choice >= 2).astype(jnp.int32)))
@@ -491,15 +516,18 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
                 return after, no_dispatch[0], stamps, no_retire
 
             def on_staging(_):
-                return *stage(moved, event), no_retire
+                return *one_each(moved, event, True), no_retire
+
+            def on_together(_):
+                return *one_each(moved, event, False), no_retire
 
             def on_stale(_):
                 return moved, *no_dispatch, no_retire
 
             branches = [on_publication, on_finish, on_end, on_submission, on_dispatch, on_dummy]
-            branches += [on_release, on_staging, on_stale] if early else []
+            branches += [on_release, on_staging, on_stale, on_together] if early else []
             small, record, stamps, retire = jax.lax.switch(kind, branches, None)
-            taken = (kind == 4) | (kind == 5) | (kind == 7)
+            taken = (kind == 4) | (kind == 5) | (kind == 7) | (kind == 9)
             dispatched = dispatched.at[jnp.where(taken, task, tasks)].set(record)
             times = times.at[jnp.where(taken, task, tasks), 0].set(now)
             times = times.at[jnp.where(taken | (kind == 6), task, tasks), 1:3].set(stamps[1:])
@@ -581,6 +609,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
                 ((tasks + 1,), i),
                 ((tasks + 1,), f),
                 ((tasks + 1,), jnp.bool_),
+                ((tasks + 1,), jnp.bool_),
                 ((tasks + 1,), i),
                 ((tasks + 2,), i),
                 ((edges,), i),
@@ -612,6 +641,14 @@ def bucket(count: int) -> int:
 def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = None) -> tuple[Times, Record]:
     """Simulate ``work``: times equal to those of :func:`._oracle.oracle`, and what bound each."""
     count, threads = work.tasks, schedule.threads
+    wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
+    too_many = np.flatnonzero(work.sync_start & (work.blocks > wide))
+    if too_many.size:
+        task = int(too_many[0])
+        raise PyptoxError(
+            f"`sync_start` needs a core for each block at once; {work.names[task]} has {work.blocks[task]} blocks for "
+            f"{wide[task]} cores. Use fewer blocks, or leave it out"
+        )
     constants = schedule.values()
     producers = work.edges.astype(np.float64)
     ordinal = np.arange(1, count + 1, dtype=np.float64)
@@ -624,7 +661,7 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
     edges = 4 * tasks  # cheap, and one size less to compile for
     while edges < len(preds):
         edges *= 4
-    early = bool(work.early.any())
+    early = bool(work.early.any() or work.sync_start.any())
     pointers = np.zeros(tasks + 2, np.int32)
     pointers[1 : count + 1] = np.cumsum(np.bincount(preds, minlength=count))[:count] if count else 0
     pointers[count + 1 :] = len(preds)
@@ -643,6 +680,7 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
             padded(work.blocks, tasks + 1, 0, np.int32),
             padded(work.duration_us, tasks + 1, 0.0, np.float64),
             padded(work.early, tasks + 1, False, bool),
+            padded(work.sync_start, tasks + 1, False, bool),
             padded(lengths + 1, tasks + 1, 1, np.int32),
             pointers,
             padded(succs[order], edges, 0, np.int32),

@@ -19,6 +19,9 @@ What is simulated:
 * When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
   its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
   the last thread is done.
+* ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
+  blocks; tasks of its kind behind it wait. Each thread publishes its blocks one after another, one to a core, and none
+  starts before ``doorbell_us + receive_us`` after the last of all is published.
 * Early dispatch: a task is eligible once it is submitted and each of its producers is finished, or is flagged and has
   published all its blocks, unless it has more blocks than the chip has cores of its kind. Eligible tasks queue like
   ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when as many cores,
@@ -35,10 +38,12 @@ What is simplified:
   round. The same holds for retiring.
 * A core is busy, for the looking, until the last block that it was given ends.
 * The three cores of a MIX block are free at the same time.
+* A task with ``sync_start`` has at most as many blocks as there are cores of its kind, and takes no account of the
+  mark when it is staged.
 * A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
   busy one.
 
-What is left out: ``sync_start``, predicated tasks, ring back-pressure, the release of storage, the longer
+What is left out: predicated tasks, ring back-pressure, the release of storage, the longer
 start of a core's first task, and sharing of bandwidth between different tasks that run at the same time.
 """
 
@@ -177,7 +182,8 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             parts[task][thread] = max(before, begins + duration), count + 1
         heapq.heappush(retiring, (end[task], 2, task))
 
-    def staged(task: int, shape: int, time: float) -> None:
+    def one_each(task: int, shape: int, time: float) -> list[tuple[float, int]]:
+        """Publish one block to each of the first open cores: the moments, and their numbers."""
         one = c["dispatch_each_us"] * (3 if shape == MIX else 1)
         orders: dict[int, list[tuple[bool, int]]] = {}
         for number, unit in enumerate(units[shape]):
@@ -190,19 +196,31 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             for rank, (_, number) in enumerate(sorted(order))
         )[: int(work.blocks[task])]
         dispatch[task] = time
-        held[task] = {}
         for moment, number in published:
-            unit = units[shape][number]
-            flight = c["doorbell_us"] + c["receive_us"]
-            held[task][number] = max(moment + flight, max(cores[x].ends for x in unit) + c["switch_us"])
-            clock[thread_of[unit[0][0]]] = moment
-            for core in unit:
-                cores[core].opens = cores[core].ends = _LATER
+            clock[thread_of[units[shape][number][0][0]]] = moment
         if work.early[task]:
             heapq.heappush(retiring, (published[-1][0], 0, task))
+        return published
+
+    def could_start(shape: int, number: int, published: float) -> float:
+        switched = max(cores[core].ends for core in units[shape][number]) + c["switch_us"]
+        return max(published + c["doorbell_us"] + c["receive_us"], switched)
+
+    def staged(task: int, shape: int, time: float) -> None:
+        published = one_each(task, shape, time)
+        held[task] = {number: could_start(shape, number, moment) for moment, number in published}
+        for number in held[task]:
+            for core in units[shape][number]:
+                cores[core].opens = cores[core].ends = _LATER
+
+    def together(task: int, shape: int, time: float) -> None:
+        published = one_each(task, shape, time)
+        begin(task, {number: could_start(shape, number, published[-1][0]) for _, number in published})
 
     def released(task: int, time: float) -> None:
-        starts = {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()}
+        begin(task, {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()})
+
+    def begin(task: int, starts: dict[int, float]) -> None:
         for number, begins in starts.items():
             for core in units[int(work.shapes[task])][number]:
                 cores[core].opens, cores[core].ends = begins, begins + float(work.duration_us[task])
@@ -225,7 +243,9 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         choices.append((submitted[following] if following < work.tasks else _LATER, 1))
         for place, shape in enumerate((MIX, AIC, AIV)):
             if queues[shape]:
-                choices.append((max(ready[queues[shape][0]], min(map(available, units[shape]))), 2 + place))
+                task = queues[shape][0]
+                slot = sorted(map(available, units[shape]))[int(work.blocks[task]) - 1 if work.sync_start[task] else 0]
+                choices.append((max(ready[task], slot), 2 + place))
             while early[shape] and missing[early[shape][0]] == 0:  # ready by now
                 early[shape].popleft()
             if early[shape] and not any(queues[x] for x in units):
@@ -260,5 +280,6 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         else:
             shape = (MIX, AIC, AIV)[kind - 2]
             emptied = time
-            dispatched(queues[shape].popleft(), shape, time)
+            task = queues[shape].popleft()
+            (together if work.sync_start[task] else dispatched)(task, shape, time)
     return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish)))

@@ -171,6 +171,8 @@ class Walk:
         if opened:
             counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight}
             return "start", task, counts, self._given(task, unit, which, previous, "started")
+        if packed >> 30 & 1:  # all start after the last publication
+            return "start", task, self._flight(1), ("published", task)
         counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight * (rank + 1)}
         return "start", task, counts, self._begun(task, self._thread(task, unit))
 

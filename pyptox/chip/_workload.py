@@ -34,6 +34,7 @@ class Workload:
         edges: producers that the orchestrator wires at each submission.
         waits: producers that gate each task's start, allocations left out.
         early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
+        sync_start: the task's blocks start together.
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -47,6 +48,7 @@ class Workload:
     edges: np.ndarray
     waits: tuple[tuple[int, ...], ...]
     early: np.ndarray
+    sync_start: np.ndarray
 
     @property
     def tasks(self) -> int:
@@ -62,11 +64,12 @@ class Workload:
         *,
         edges: Sequence[int] | None = None,
         early: Sequence[bool] | None = None,
+        sync_start: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
-        A flag of ``early`` on a task without a kernel has no effect.
+        A flag on a task without a kernel has no effect.
 
         Raises:
             PyptoxError: lists of different lengths, an unknown shape, a task that waits for itself or a later one, or
@@ -74,7 +77,7 @@ class Workload:
         """
         count = len(shapes)
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
-        given |= {"early": early, "names": names}
+        given |= {"early": early, "sync_start": sync_start, "names": names}
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -101,6 +104,7 @@ class Workload:
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
             np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
+            np.array([False] * count if sync_start is None else sync_start, bool).reshape(count) & (kinds < DUMMY),
         )
 
     def with_durations(self, duration_us: Any) -> "Workload":
@@ -155,5 +159,6 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         graph.waits(),
         edges=[len(p) for p in producers],
         early=[t.early for t in graph.tasks],
+        sync_start=[t.sync_start for t in graph.tasks],
         names=[t.label for t in graph.tasks],
     )
