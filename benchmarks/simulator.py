@@ -1,10 +1,12 @@
 """How long does the chip simulator take? ``python -m benchmarks.simulator [--json] [--tasks N]``.
 
 A layered graph on 24 clusters: layers of 12 tasks of 30 blocks, AIC, AIV and MIX, each waiting for two tasks of the
-layer before. Times after compiling are the least of ``--repeats``; value and gradient include the walk back.
+layer before; the same with every task flagged for early dispatch; and 32 candidates, the same tasks with other
+durations, one after another. Times after compiling are the least of ``--repeats``; value and gradient include the walk back.
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from pyptox import chip
 from pyptox.chip._machine import _compiled
 
 LAYER = 12
+CANDIDATES = 32
 
 
 def layered(tasks: int, seed: int = 0, blocks: int = 30) -> chip.Workload:
@@ -42,11 +45,13 @@ def seconds(function: Callable[[], Any], repeats: int) -> float:
 def measure(tasks: int, many: int, repeats: int) -> dict[str, Any]:
     """All figures of this benchmark."""
     work, large = layered(tasks), layered(many)
+    flagged = dataclasses.replace(work, early=np.ones(tasks, bool))
+    candidates = [work.with_durations(work.duration_us * (1 + n / 64)) for n in range(CANDIDATES)]
     _compiled.cache_clear()
     first = seconds(lambda: chip.simulate(work), 1)
     forward = seconds(lambda: chip.simulate(work), repeats)
     gradient = seconds(lambda: chip.simulate(work).gradient(), repeats)
-    chip.simulate(large)
+    chip.simulate(flagged)
     timeline = chip.simulate(large)
     record = sum(part.nbytes for part in timeline.record)
     return {
@@ -55,6 +60,9 @@ def measure(tasks: int, many: int, repeats: int) -> dict[str, Any]:
         "forward_ms": 1e3 * forward,
         "value_and_gradient_ms": 1e3 * gradient,
         "compile_s": first - forward,
+        "early_value_and_gradient_ms": 1e3 * seconds(lambda: chip.simulate(flagged).gradient(), repeats),
+        "candidates": CANDIDATES,
+        "candidates_s": seconds(lambda: [chip.simulate(candidate).gradient() for candidate in candidates], 1),
         "many_tasks": many,
         "many_forward_s": seconds(lambda: chip.simulate(large), 1),
         "many_value_and_gradient_s": seconds(lambda: chip.simulate(large).gradient(), 1),
@@ -77,6 +85,8 @@ def main() -> None:
         return
     print(f"{result['tasks']:,} tasks of 30 blocks: {result['forward_ms']:.0f} ms, ", end="")
     print(f"with gradient {result['value_and_gradient_ms']:.0f} ms, compile {result['compile_s']:.1f} s")
+    print(f"with early dispatch {result['early_value_and_gradient_ms']:.0f} ms; ", end="")
+    print(f"{result['candidates']} candidates with gradients {result['candidates_s']:.1f} s")
     print(f"{result['many_tasks']:,} tasks: {result['many_forward_s']:.1f} s, ", end="")
     print(
         f"with gradient {result['many_value_and_gradient_s']:.1f} s, {result['record_bytes_a_task']:.0f} bytes a task"

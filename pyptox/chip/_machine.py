@@ -454,7 +454,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             vector = jnp.min(jnp.maximum(jnp.minimum(s.opens[:, 1], s.opens[:, 2]), clock))
             mixed = jnp.min(jnp.maximum(jnp.max(s.opens, 1), clock))
             slots = jnp.stack([mixed, cube, vector, jnp.min(s.clock)])
-            units = jnp.zeros(queues, jnp.int32)
+            units, all_units = jnp.zeros(queues, jnp.int32), jnp.zeros(3, jnp.int32)
             if early:
                 marked = waits[:3] & sync[fronts[:3]]
                 all_slots, all_units = whole(s, fronts[:3], jnp.any(marked))

@@ -27,9 +27,10 @@ def _random(seed: int, *, tasks: int | None = None, ties: bool | None = None) ->
     # cores, threads, and the share of tasks whose consumers may be staged
     clusters, threads, share = ((24, 3, 0.0), (24, 3, 0.5), (20, 3, 1.0), (3, 2, 0.8))[seed // 3 % 4]
     flags = (rng.random(count) < share).tolist()
-    work = Workload.of(
-        shapes, blocks, [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)], waits, early=flags
-    )
+    durations = [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)]
+    cores = [clusters * (2 if shape == "AIV" else 1) for shape in shapes]
+    together = [share > 0.5 and n <= limit and rng.random() < 0.3 for n, limit in zip(blocks, cores, strict=True)]
+    work = Workload.of(shapes, blocks, durations, waits, early=flags, sync_start=together)
     schedule = a2a3_schedule()
     if ties:
         schedule = schedule.replace(**{name: float(rng.integers(0, 3)) for name in schedule.values()})

@@ -191,6 +191,29 @@ def test_staged_tasks_stage_their_consumers():
     assert times.start[2] == times.finish[1] + C["doorbell_us"]
 
 
+def test_blocks_with_sync_start_start_together_after_the_last_publication():
+    work = chip.Workload.of(["AIC"], [12], [10.0], [[]], sync_start=[True])
+    times, _ = both(work)
+    assert times.start[0] == times.dispatch[0] + C["dispatch_us"] + 4 * C["dispatch_each_us"] + FLIGHT
+    assert times.end[0] == times.start[0] + 10.0
+
+
+def test_sync_start_waits_for_a_slot_for_every_block():
+    # eight cores have a running and a pending block
+    sizes, none = [24, 8, 17], [[], [], []]
+    marked = chip.Workload.of(["AIC"] * 3, sizes, [100.0] * 3, none, sync_start=[False, False, True])
+    times, _ = both(marked)
+    assert times.dispatch[2] > times.end[0] - 50.0
+    times, _ = both(chip.Workload.of(["AIC"] * 3, sizes, [100.0] * 3, none))
+    assert times.dispatch[2] < times.end[0] - 50.0
+
+
+def test_sync_start_with_more_blocks_than_cores_is_refused():
+    work = chip.Workload.of(["AIC"], [25], [10.0], [[]], sync_start=[True])
+    with pytest.raises(PyptoxError, match="`sync_start` needs a core for each block"):
+        chip.simulate(work)
+
+
 def test_mixed_tasks_are_looked_for_first():
     shapes = ["AIC", "AIV", "AIC", "MIX"]
     work = chip.Workload.of(shapes, [24, 48, 24, 24], [500.0, 500.0, 1.0, 1.0], [[], [], [], []])
