@@ -2,7 +2,8 @@
 
 A layered graph on 24 clusters: layers of 12 tasks of 30 blocks, AIC, AIV and MIX, each waiting for two tasks of the
 layer before; the same with every task flagged for early dispatch; and 32 candidates, the same tasks with other
-durations, one after another. Times after compiling are the least of ``--repeats``; value and gradient include the walk back.
+durations, one after another. Times after compiling are the least of ``--repeats``; value and gradient include the
+walk back.
 """
 
 import argparse
