@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyptox import chip
-from pyptox.chip._machine import _compiled
+from pyptox.chip._machine import compiled
 
 LAYER = 12
 CANDIDATES = 32
@@ -48,7 +48,7 @@ def measure(tasks: int, many: int, repeats: int) -> dict[str, Any]:
     work, large = layered(tasks), layered(many)
     flagged = dataclasses.replace(work, early=np.ones(tasks, bool))
     candidates = [work.with_durations(work.duration_us * (1 + n / 64)) for n in range(CANDIDATES)]
-    _compiled.cache_clear()
+    compiled.cache_clear()
     first = seconds(lambda: chip.simulate(work), 1)
     forward = seconds(lambda: chip.simulate(work), repeats)
     gradient = seconds(lambda: chip.simulate(work).gradient(), repeats)

@@ -3,8 +3,7 @@
 Events come in strict time order, four a task: submission, dispatch, end and finish; two more where early dispatch is
 used, full publication and release. Ready queues are therefore plain
 arrays, and no step looks at more than the cores and the tasks in flight. The blocks of a task are placed in closed
-form: the moments at which a core can be given blocks are a first one and then an arithmetic progression whose step is
-the same for all cores, so the earliest ``b`` of them follow from whole rounds and a remainder by rank.
+form (:mod:`._placement`).
 
 Small state (cores, threads, tasks in flight) goes through the ``switch``; arrays over tasks are read before it and
 written after it, since one that goes through it would be copied at every step. Each event records what bound it, for
@@ -18,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import PyptoxError
-from ._constants import CONSTANTS, Schedule
-from ._oracle import Times, clusters_of
-from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
+from ._constants import CONSTANTS
+from ._oracle import clusters_of
+from ._placement import FAR, shared_out
+from ._workload import AIC, AIV, ALLOC, DUMMY, MIX
 
 # how a thread's last piece of work is named: task x 16 + thread x 4 + one of these
 DISPATCHED, RETIRED, DUMMIED = 1, 2, 3
@@ -36,7 +35,6 @@ of the cluster that was."""
 _STAGED = 1 << 20
 _RELEASES, _EARLY = 4, 5  # rows of the queues after those of the shapes: of staged tasks to release, and eligible tasks
 
-_FAR = 2.0**50
 _OPTIONS: Any = {"xla_cpu_copy_insertion_use_region_analysis": True}
 
 
@@ -97,7 +95,7 @@ def _int(value: Any) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, early: bool):
+def compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, early: bool):
     """The machine for sizes up to these; ``threads`` and ``clusters`` are exact.
 
     ``early``: with early dispatch and ``sync_start``.
@@ -162,35 +160,9 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             first = jnp.maximum(by_rank, by_slot)
             served = first + flight_us
             switched = ends + c["switch_us"]
-            start = jnp.where(active, jnp.maximum(served, switched), _FAR)
-            first = jnp.where(active, first, _FAR)
-            again = jnp.where(active, start + lag, _FAR)
-            # which first blocks are among the earliest
-            before = (first[None, :] < first[:, None]) | ((first[None, :] == first[:, None]) & lower)
-            rounds = jnp.floor((first[:, None] - again[None, :]) / step)
-            rest = first[:, None] - again[None, :] - rounds * step
-            rounds, rest = _corrected(rounds, rest, step)
-            earlier = jnp.where(rest == 0, jnp.where(lower, rounds + 1, rounds), rounds + 1)
-            earlier = jnp.where(active[None, :], jnp.maximum(earlier, 0.0), 0.0)
-            place = jnp.sum(before, 1).astype(jnp.float64) + jnp.sum(earlier, 1)
-            total = e.blocks.astype(jnp.float64)
-            has_first = active & (place < total)
-            remaining = total - jnp.sum(has_first, dtype=jnp.float64)
-            # whole rounds of later blocks, then the rest of one round by rank
-            base = jnp.min(again)
-            row = jnp.floor((again - base) / step)
-            offset = again - base - row * step
-            row, offset = _corrected(row, offset, step)
-            row = jnp.where(active, row, _FAR)
-            below = jnp.sum(jnp.maximum(row[:, None] - row[None, :], 0.0), 1)
-            level = jnp.max(jnp.where(active & (below <= remaining), row, 0.0))
-            running = row <= level
-            spent = jnp.sum(jnp.maximum(level - row, 0.0))
-            level = level + jnp.floor((remaining - spent) / jnp.sum(running, dtype=jnp.float64))
-            more = jnp.maximum(level - row, 0.0)
-            nearer = (offset[None, :] < offset[:, None]) | ((offset[None, :] == offset[:, None]) & lower)
-            turn = jnp.sum(nearer & (row <= level)[None, :], 1, dtype=jnp.float64)
-            more = more + ((row <= level) & (turn < remaining - jnp.sum(more))).astype(jnp.float64)
+            start = jnp.where(active, jnp.maximum(served, switched), FAR)
+            first, again = jnp.where(active, first, FAR), jnp.where(active, start + lag, FAR)
+            has_first, more = shared_out(e.blocks.astype(jnp.float64), first, again, step, active)
             amount = has_first.astype(jnp.float64) + more
             used = amount > 0
             final = start + (amount - 1) * step
@@ -282,7 +254,7 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             idle = (~late)[None, :] & late[:, None]
             same = late[None, :] == late[:, None]
             rank = jnp.sum(mine & (idle | (same & lower)), 1, dtype=jnp.int32)
-            first = jnp.where(active, now + c["dispatch_us"] + one * (rank + 1).astype(jnp.float64), _FAR)
+            first = jnp.where(active, now + c["dispatch_us"] + one * (rank + 1).astype(jnp.float64), FAR)
             before = (first[None, :] < first[:, None]) | ((first[None, :] == first[:, None]) & lower)
             used = active & (jnp.sum(before, 1, dtype=jnp.int32) < e.blocks)
             served, switched = first + flight_us, ends + c["switch_us"]
@@ -617,78 +589,3 @@ def _compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, 
             )
         ]
         return jax.jit(simulate).lower(*arguments).compile(compiler_options=_OPTIONS)
-
-
-def _corrected(rounds: jax.Array, rest: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A quotient and its remainder where the division was rounded across a whole number."""
-    under, over = rest < 0, rest >= step
-    rounds = jnp.where(under, rounds - 1, jnp.where(over, rounds + 1, rounds))
-    return rounds, jnp.where(under, rest + step, jnp.where(over, rest - step, rest))
-
-
-def bucket(count: int) -> int:
-    """The size that arrays are padded to: a power of two, or three quarters of one; 64 at least.
-
-    >>> bucket(2400), bucket(3500)
-    (3072, 4096)
-    """
-    size = 64
-    while size < count:
-        size *= 2
-    return size * 3 // 4 if size > 64 and size * 3 // 4 >= count else size
-
-
-def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = None) -> tuple[Times, Record]:
-    """Simulate ``work``: times equal to those of :func:`._oracle.oracle`, and what bound each."""
-    count, threads = work.tasks, schedule.threads
-    wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
-    too_many = np.flatnonzero(work.sync_start & (work.blocks > wide))
-    if too_many.size:
-        task = int(too_many[0])
-        raise PyptoxError(
-            f"`sync_start` needs a core for each block at once; {work.names[task]} has {work.blocks[task]} blocks for "
-            f"{wide[task]} cores. Use fewer blocks, or leave it out"
-        )
-    constants = schedule.values()
-    producers = work.edges.astype(np.float64)
-    ordinal = np.arange(1, count + 1, dtype=np.float64)
-    submitted = constants["submit_us"] * ordinal + constants["submit_edge_us"] * np.cumsum(producers)
-    lengths = np.array([len(p) for p in work.waits], np.int32)
-    preds = np.array([p for each in work.waits for p in each], np.int32)
-    succs = np.repeat(np.arange(count, dtype=np.int32), lengths)
-    order = np.argsort(preds, kind="stable")
-    tasks = bucket(count)
-    edges = 4 * tasks  # cheap, and one size less to compile for
-    while edges < len(preds):
-        edges *= 4
-    early = bool(work.early.any() or work.sync_start.any())
-    pointers = np.zeros(tasks + 2, np.int32)
-    pointers[1 : count + 1] = np.cumsum(np.bincount(preds, minlength=count))[:count] if count else 0
-    pointers[count + 1 :] = len(preds)
-
-    def padded(values: np.ndarray, size: int, fill: float, dtype: Any) -> np.ndarray:
-        result = np.full(size, fill, dtype)
-        result[: len(values)] = values
-        return result
-
-    flight = flight or 6 * clusters + 16
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        results = _compiled(clusters, threads, tasks, edges, flight, early)(
-            np.array([constants[name] for name in CONSTANTS]),
-            padded(submitted, tasks + 1, np.inf, np.float64),
-            padded(work.shapes, tasks + 1, ALLOC, np.int32),
-            padded(work.blocks, tasks + 1, 0, np.int32),
-            padded(work.duration_us, tasks + 1, 0.0, np.float64),
-            padded(work.early, tasks + 1, False, bool),
-            padded(work.sync_start, tasks + 1, False, bool),
-            padded(lengths + 1, tasks + 1, 1, np.int32),
-            pointers,
-            padded(succs[order], edges, 0, np.int32),
-            np.int32((work.shapes != ALLOC).sum()),
-        )
-    if results[0]:
-        return run(work, schedule, clusters, 2 * flight)
-    ready, stamps, dispatched, retired, woken, admitted = (np.asarray(part)[:count] for part in results[1:])
-    alloc = work.shapes == ALLOC
-    columns = [np.where(alloc, submitted, x) for x in (ready, *stamps.T)]
-    return Times(submitted, *columns), Record(dispatched, retired, woken, admitted)

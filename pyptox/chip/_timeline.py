@@ -14,9 +14,10 @@ from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ._attribute import hardware_shares
 from ._constants import CONSTANTS, Schedule, a2a3_schedule
-from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record, run
+from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
 from ._oracle import Times
 from ._path import Piece, Walk, totals
+from ._run import run
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload, workload
 
 

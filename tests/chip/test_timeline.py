@@ -12,7 +12,7 @@ import pytest
 import pyptox as px
 from pyptox import PyptoxError, chip
 from pyptox import program as pp
-from pyptox.chip._machine import run
+from pyptox.chip._run import run
 from pyptox.cli import main
 
 MLP = Path(__file__).parents[2] / "docs" / "programs" / "mlp.py"
