@@ -72,6 +72,8 @@ class Schedule:
                 raise ValueError(f"`{name}` is not a constant of a schedule; known: {', '.join(CONSTANTS)}")
             if name in CONSTANTS and isinstance(value, int | float) and not 0 <= value < float("inf"):
                 raise ValueError(f"`{name}` must be a finite number of µs, not negative; got {value!r}")
+        if not 1 <= numbers.get("threads", 1) <= 4:
+            raise ValueError(f"`threads` must be 1 to 4 scheduler threads; got {numbers['threads']}")
         return dataclasses.replace(self, **numbers)
 
     def values(self) -> dict[str, float]:

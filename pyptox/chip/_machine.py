@@ -27,8 +27,8 @@ DISPATCHED, RETIRED, DUMMIED = 1, 2, 3
 # what bound a dispatch or a staging
 READY, THREAD, SLOT, ELIGIBLE, EMPTIED = range(5)
 
-HEAD = 9
-"""Columns of a dispatch's record before those of cores: what bound it and two numbers for that, sources of 3 threads;
+HEAD = 10
+"""Columns of a dispatch's record before those of cores: what bound it and two numbers for that, sources of 4 threads;
 of the last publication the core, the task that had it before where its slot opened last (-1 otherwise), and which core
 of the cluster that was."""
 
@@ -180,7 +180,7 @@ def compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, e
             slots = jnp.maximum(opens, s.clock[thread])
             unit = jnp.argmin(jnp.where(active, slots, jnp.inf)).astype(jnp.int32)
             bound, why, where = slot_bound(s, e, thread[unit], opens3[unit], given3[unit], unit, READY)
-            sources = jnp.full(3, -1, jnp.int32).at[:threads].set(jnp.where(s.clock > now, s.source, -1))
+            sources = jnp.full(4, -1, jnp.int32).at[:threads].set(jnp.where(s.clock > now, s.source, -1))
             final_unit = jnp.argmax(published).astype(jnp.int32)
             final_which = which_open[final_unit]
             opened_by = jnp.where(by_open[final_unit], given3[final_unit, final_which], -1)
@@ -277,7 +277,7 @@ def compiled(clusters: int, threads: int, tasks: int, edges: int, flight: int, e
                 late = s.emptied >= jnp.maximum(e.ready, e.slot)
                 bound, why = jnp.where(late, EMPTIED, bound).astype(jnp.int32), jnp.where(late, s.emptier, why)
             final_unit, none = jnp.argmax(published).astype(jnp.int32), _int(-1)
-            head = jnp.stack([bound, why, where, none, none, none, final_unit, none, _int(0)])
+            head = jnp.stack([bound, why, where, none, none, none, none, final_unit, none, _int(0)])
             finished = jnp.max(lasts)
             after = in_flight(s, e, finished, 2, jnp.max(published), lasts, counts, cores)._replace(
                 opens=by_core(shape, used, start, s.opens),

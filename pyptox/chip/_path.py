@@ -102,7 +102,7 @@ class Walk:
 
     def _published_back(self, task: int):
         """When the last block was published."""
-        unit, opened_by, which = self.record.dispatched[task, 6:HEAD].tolist()
+        unit, opened_by, which = self.record.dispatched[task, 7:HEAD].tolist()
         packed, weight = self._packed(task, unit), self._weight(task)
         amount, rank = packed & 0xFFFFF, packed >> 20 & 63
         if amount > 1:

@@ -268,6 +268,14 @@ def test_bad_constants_are_refused():
         SCHEDULE.replace(submit_us=-1.0)
 
 
+def test_four_threads(random_workload):
+    for seed in range(9, 12):
+        work, schedule, _ = random_workload(seed)
+        both(work, schedule.replace(threads=4), 3)
+    with pytest.raises(ValueError, match="`threads` must be 1 to 4"):
+        SCHEDULE.replace(threads=5)
+
+
 def test_every_constant_has_a_source():
     assert set(SCHEDULE.sources) == {*C, "threads"}
 
