@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
-BENCHMARKS := cost_throughput tuning_quality
+BENCHMARKS := cost_throughput simulator tuning_quality
 
 .PHONY: demo test lint doctest bench format clean
 .NOTPARALLEL: # both stamps install into one environment

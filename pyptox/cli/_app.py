@@ -393,6 +393,29 @@ def graph(
     raise typer.Exit(1 if missing else 0)
 
 
+@app.command()
+def simulate(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
+    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    hardware: Chip = "a2a3",
+    as_json: Json = False,
+) -> None:
+    """Simulate a program on the chip: when each task runs, what it waited for, and what the makespan is made of."""
+    from .. import chip
+    from .. import program as programs
+    from ..hardware import preset
+    from ._programs import program_at, sizes_of
+
+    machine = preset(hardware)
+    found = programs.graph(program_at(program), hardware=machine, **sizes_of(sizes or []))
+    timeline = chip.simulate(found, hardware=machine)
+    if as_json:
+        _show(timeline.to_dict() | {"program": found.name}, True)
+    else:
+        print(timeline)
+        print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:

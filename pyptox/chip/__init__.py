@@ -1,0 +1,11 @@
+"""The chip simulator: when every task of a program runs, what it waited for, and what the makespan is made of."""
+
+from ._constants import Schedule as Schedule
+from ._constants import a2a3_schedule as a2a3_schedule
+from ._path import Piece as Piece
+from ._simulate import makespan as makespan
+from ._simulate import simulate as simulate
+from ._timeline import StaticPath as StaticPath
+from ._timeline import Timeline as Timeline
+from ._workload import Workload as Workload
+from ._workload import workload as workload

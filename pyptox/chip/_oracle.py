@@ -1,0 +1,285 @@
+"""The simulator's rules in plain Python, block by block: the specification that the jitted machine must equal.
+
+What is simulated:
+
+* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``. An
+  allocation is complete when it is submitted.
+* A task is ready when it is submitted and its last producer is finished. Ready queues, one for each shape, are first
+  in, first out. At the same time, a finish comes before an end, then a submission, then dispatches of MIX, AIC, AIV
+  and dummy tasks; two finishes, or two ends, in the order of the tasks.
+* Scheduler threads own equal shares of the clusters, in order; cluster ``i`` is AIC ``i`` and AIV ``2i`` and
+  ``2i + 1``. A core is served by its own thread only. It runs one block and holds one pending; its slot is open once
+  the last block that it was given has started.
+* A task is dispatched when it heads its queue and some core, its thread free, has an open slot. A thread publishes its
+  ``r``-th block after ``dispatch_us + r x dispatch_each_us x subtasks``, idle cores first, then by number, cores whose
+  slot opens later when it opens. Each next block goes to the core that can be given it first, the lowest number on a
+  tie. A core that has been given a block of the task is given another one round of its thread after that one's start;
+  a round retires and publishes one block on every core of the kind that the thread owns.
+* A block starts ``doorbell_us + receive_us`` after it is published, and ``switch_us`` after the core's last block.
+* When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
+  its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
+  the last thread is done.
+* ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
+  blocks; tasks of its kind behind it wait. Each thread publishes its blocks one after another, one to a core, and none
+  starts before ``doorbell_us + receive_us`` after the last of all is published.
+* Early dispatch: a task is eligible once it is submitted and each of its producers is finished, or is flagged and has
+  published all its blocks, unless it has more blocks than the chip has cores of its kind. Eligible tasks queue like
+  ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when as many cores,
+  their threads free, have an open slot as it has blocks: published like a dispatched task, one block to a core, but
+  held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they could have
+  started without being held, whichever is later. A task that turns ready before it is staged is dispatched as usual.
+  At the same time releases come first, then moments of full publication, then finishes; stagings come last.
+* A dummy is retired by the thread that is free first, in ``dummy_us``.
+
+What is simplified:
+
+* All blocks of a task are given to cores when its first one is; no other task slips in between, and the thread pays
+  for the first block of each core at once. Later blocks of a core cost the thread nothing else: their costs are in the
+  round. The same holds for retiring.
+* A core is busy, for the looking, until the last block that it was given ends.
+* The three cores of a MIX block are free at the same time.
+* A task with ``sync_start`` has at most as many blocks as there are cores of its kind, and takes no account of the
+  mark when it is staged.
+* A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
+  busy one.
+
+What is left out: predicated tasks, ring back-pressure, the release of storage, the longer
+start of a core's first task, and sharing of bandwidth between different tasks that run at the same time.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._constants import Schedule
+from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
+
+_NEVER, _LATER = float("-inf"), float("inf")
+
+
+@dataclass
+class Times:
+    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished."""
+
+    submitted: np.ndarray
+    ready: np.ndarray
+    dispatch: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    finish: np.ndarray
+
+
+class _Core:
+    def __init__(self) -> None:
+        self.opens = 0.0  # start of the last block that it was given
+        self.ends = _NEVER  # end of that block
+
+
+def clusters_of(clusters: int, threads: int) -> int:
+    """Clusters that the first scheduler threads own; the last one may own fewer."""
+    return -(-clusters // threads)
+
+
+def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
+    """Simulate ``work`` on ``clusters`` clusters (see the module)."""
+    c = schedule.values()
+    each = clusters_of(clusters, schedule.threads)
+    cores = {(i, j): _Core() for i in range(clusters) for j in range(3)}
+    thread_of = [i // each for i in range(clusters)]
+    units = {
+        MIX: [[(i, 0), (i, 1), (i, 2)] for i in range(clusters)],
+        AIC: [[(i, 0)] for i in range(clusters)],
+        AIV: [[(i, 1 + j)] for i in range(clusters) for j in range(2)],
+    }
+    clock = [0.0] * schedule.threads
+    submitted, now = [], 0.0
+    for edges in work.edges.tolist():
+        now += c["submit_us"] + c["submit_edge_us"] * edges
+        submitted.append(now)
+    successors: list[list[int]] = [[] for _ in range(work.tasks)]
+    missing = [len(preds) + 1 for preds in work.waits]  # producers to finish, and the submission
+    unpublished = list(missing)  # producers to finish, or to publish all blocks if they are flagged
+    for task, preds in enumerate(work.waits):
+        for pred in preds:
+            successors[pred].append(task)
+    ready, dispatch, start, end, finish = (list(submitted) for _ in range(5))
+    queues: dict[int, deque[int]] = {MIX: deque(), AIC: deque(), AIV: deque(), DUMMY: deque()}
+    early: dict[int, deque[int]] = {MIX: deque(), AIC: deque(), AIV: deque()}
+    eligible = [0.0] * work.tasks
+    emptied = 0.0  # when the last ready task was taken up
+    retiring: list[tuple[float, int, int]] = []  # time; 0 when all is published, 1 for a finish, 2 for an end; task
+    held: dict[int, dict[int, float]] = {}  # of staged tasks, by core: when the block could start
+    parts: dict[int, dict[int, tuple[float, int]]] = {}  # by task and thread: last end, cores served
+
+    def arrived(task: int, time: float, finished: bool, published: bool) -> None:
+        shape = int(work.shapes[task])
+        missing[task] -= finished
+        unpublished[task] -= published
+        if finished and missing[task] == 0:
+            ready[task] = time
+            if task in held:
+                released(task, time)
+            else:
+                queues[shape].append(task)
+        elif published and unpublished[task] == 0 and shape in units and work.blocks[task] <= len(units[shape]):
+            eligible[task] = time
+            early[shape].append(task)
+
+    def available(unit: list[tuple[int, int]]) -> float:
+        return max(opening(unit), clock[thread_of[unit[0][0]]])
+
+    def opening(unit: list[tuple[int, int]]) -> float:
+        return max(cores[core].opens for core in unit)
+
+    def dispatched(task: int, shape: int, time: float) -> None:
+        duration, weight = float(work.duration_us[task]), 3 if shape == MIX else 1
+        one = c["dispatch_each_us"] * weight
+        owned = each * (2 if shape == AIV else 1)
+        lag = c["dispatch_us"] + c["complete_us"] + (c["dispatch_each_us"] + c["complete_each_us"]) * weight * owned
+        flight = c["doorbell_us"] + c["receive_us"]
+        begin = [max(t, time) for t in clock]
+        orders: dict[int, list[tuple[float, bool, int]]] = {}
+        for number, unit in enumerate(units[shape]):
+            thread = thread_of[unit[0][0]]
+            at = max(opening(unit), begin[thread])
+            if opening(unit) == _LATER:
+                continue
+            orders.setdefault(thread, []).append((at, max(cores[x].ends for x in unit) > at, number))
+        published: list[tuple[float, int]] = []
+        for thread, order in orders.items():
+            for rank, (at, _, number) in enumerate(sorted(order)):
+                by_rank = begin[thread] + c["dispatch_us"] + one * (rank + 1)
+                published.append((max(at + c["dispatch_us"] + one, by_rank), number))
+        heapq.heapify(published)
+        first: dict[int, float] = {}
+        last: dict[int, float] = {}
+        moment = time
+        for _ in range(int(work.blocks[task])):
+            moment, number = heapq.heappop(published)
+            unit = units[shape][number]
+            begins = max(moment + flight, max(cores[x].ends for x in unit) + c["switch_us"])
+            first.setdefault(number, begins)
+            last[number] = begins
+            for core in unit:
+                cores[core].opens, cores[core].ends = begins, begins + duration
+            heapq.heappush(published, (begins + lag, number))
+        dispatch[task] = time
+        if work.early[task]:
+            heapq.heappush(retiring, (moment, 0, task))
+        running(task, first, last)
+        for thread, (_, count) in parts[task].items():
+            clock[thread] = begin[thread] + c["dispatch_us"] + one * count
+
+    def running(task: int, first: dict[int, float], last: dict[int, float]) -> None:
+        duration = float(work.duration_us[task])
+        start[task], end[task] = min(first.values()), max(last.values()) + duration
+        parts[task] = {}
+        for number, begins in last.items():
+            thread = thread_of[units[int(work.shapes[task])][number][0][0]]
+            before, count = parts[task].get(thread, (_NEVER, 0))
+            parts[task][thread] = max(before, begins + duration), count + 1
+        heapq.heappush(retiring, (end[task], 2, task))
+
+    def one_each(task: int, shape: int, time: float) -> list[tuple[float, int]]:
+        """Publish one block to each of the first open cores: the moments, and their numbers."""
+        one = c["dispatch_each_us"] * (3 if shape == MIX else 1)
+        orders: dict[int, list[tuple[bool, int]]] = {}
+        for number, unit in enumerate(units[shape]):
+            if available(unit) <= time:
+                late = max(cores[x].ends for x in unit) > time
+                orders.setdefault(thread_of[unit[0][0]], []).append((late, number))
+        published = sorted(
+            (time + c["dispatch_us"] + one * (rank + 1), number)
+            for order in orders.values()
+            for rank, (_, number) in enumerate(sorted(order))
+        )[: int(work.blocks[task])]
+        dispatch[task] = time
+        for moment, number in published:
+            clock[thread_of[units[shape][number][0][0]]] = moment
+        if work.early[task]:
+            heapq.heappush(retiring, (published[-1][0], 0, task))
+        return published
+
+    def could_start(shape: int, number: int, published: float) -> float:
+        switched = max(cores[core].ends for core in units[shape][number]) + c["switch_us"]
+        return max(published + c["doorbell_us"] + c["receive_us"], switched)
+
+    def staged(task: int, shape: int, time: float) -> None:
+        published = one_each(task, shape, time)
+        held[task] = {number: could_start(shape, number, moment) for moment, number in published}
+        for number in held[task]:
+            for core in units[shape][number]:
+                cores[core].opens = cores[core].ends = _LATER
+
+    def together(task: int, shape: int, time: float) -> None:
+        published = one_each(task, shape, time)
+        begin(task, {number: could_start(shape, number, published[-1][0]) for _, number in published})
+
+    def released(task: int, time: float) -> None:
+        begin(task, {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()})
+
+    def begin(task: int, starts: dict[int, float]) -> None:
+        for number, begins in starts.items():
+            for core in units[int(work.shapes[task])][number]:
+                cores[core].opens, cores[core].ends = begins, begins + float(work.duration_us[task])
+        running(task, starts, starts)
+
+    def ended(task: int) -> None:
+        weight = 3 if work.shapes[task] == MIX else 1
+        done = []
+        for thread, (last, count) in parts[task].items():
+            busy = sum(core.ends >= last for (i, _), core in cores.items() if thread_of[i] == thread)
+            seen = max(clock[thread], last + c["poll_us"] * busy)
+            clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
+            done.append(clock[thread])
+        finish[task] = max(done)
+        heapq.heappush(retiring, (finish[task], 1, task))
+
+    following, left = 0, int((work.shapes != ALLOC).sum())
+    while left:
+        choices = [(retiring[0][0] if retiring else _LATER, 0)]
+        choices.append((submitted[following] if following < work.tasks else _LATER, 1))
+        for place, shape in enumerate((MIX, AIC, AIV)):
+            if queues[shape]:
+                task = queues[shape][0]
+                slot = sorted(map(available, units[shape]))[int(work.blocks[task]) - 1 if work.sync_start[task] else 0]
+                choices.append((max(ready[task], slot), 2 + place))
+            while early[shape] and missing[early[shape][0]] == 0:  # ready by now
+                early[shape].popleft()
+            if early[shape] and not any(queues[x] for x in units):
+                task = early[shape][0]
+                slot = sorted(map(available, units[shape]))[int(work.blocks[task]) - 1]
+                choices.append((max(eligible[task], slot, emptied), 6 + place))
+        if queues[DUMMY]:
+            choices.append((max(ready[queues[DUMMY][0]], min(clock)), 5))
+        time, kind = min(choices)
+        if kind == 0:
+            _, phase, task = heapq.heappop(retiring)
+            if phase == 2:
+                ended(task)
+            else:
+                left -= phase
+                for successor in successors[task]:
+                    arrived(successor, time, phase == 1, phase == 0 or not work.early[task])
+        elif kind == 1:
+            if work.shapes[following] != ALLOC:
+                arrived(following, time, True, True)
+            following += 1
+        elif kind == 5:
+            task = queues[DUMMY].popleft()
+            thread = clock.index(min(clock))
+            clock[thread] = time + c["dummy_us"]
+            dispatch[task] = start[task] = time
+            end[task] = finish[task] = clock[thread]
+            heapq.heappush(retiring, (finish[task], 1, task))
+        elif kind >= 6:
+            shape = (MIX, AIC, AIV)[kind - 6]
+            staged(early[shape].popleft(), shape, time)
+        else:
+            shape = (MIX, AIC, AIV)[kind - 2]
+            emptied = time
+            task = queues[shape].popleft()
+            (together if work.sync_start[task] else dispatched)(task, shape, time)
+    return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish)))

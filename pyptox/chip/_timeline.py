@@ -1,0 +1,301 @@
+"""What comes out of a simulation, and its readings."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Hardware
+from ..program._graph import Graph
+from ._attribute import hardware_shares
+from ._constants import CONSTANTS, Schedule
+from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
+from ._oracle import Times
+from ._path import Piece, Walk, totals
+from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
+
+
+@dataclass(frozen=True)
+class StaticPath:
+    """The longest chain of durations: what unlimited cores and a free scheduler would take.
+
+    Attributes:
+        time_us: sum of its durations.
+        tasks: numbers, first to last.
+    """
+
+    time_us: float
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When each task was submitted, ready, taken up, ran and was finished; times in µs from the first submission on.
+
+    A task's ``start`` is that of its first block, its ``end`` that of its last; ``finish`` is when its consumers may
+    go on.
+
+    Attributes:
+        workload: what ran.
+        schedule: the scheduler's constants.
+        clusters: cube cores, each with two vector cores.
+        times: by task.
+        record: what bound each event.
+        graph: the program's graph, where there is one.
+        hardware: the chip.
+    """
+
+    workload: Workload
+    schedule: Schedule
+    clusters: int
+    times: Times
+    record: Record
+    hardware: Hardware
+    graph: Graph | None = None
+
+    @property
+    def makespan_us(self) -> float:
+        """The last finish."""
+        return float(self.times.finish.max(initial=0.0))
+
+    @property
+    def work_us(self) -> dict[str, float]:
+        """Busy time of all AIC and of all AIV cores together."""
+        work = self.workload
+        total = work.blocks * work.duration_us
+        mixed = float(total[work.shapes == MIX].sum())
+        return {
+            "AIC": float(total[work.shapes == AIC].sum()) + mixed,
+            "AIV": float(total[work.shapes == AIV].sum()) + 2 * mixed,
+        }
+
+    @property
+    def utilisation(self) -> dict[str, float]:
+        """Share of the makespan that AIC cores, AIV cores, scheduler threads and the orchestrator work, 0 to 1.
+
+        Of a scheduler thread only what it is charged for counts: taking up, publishing and retiring, not looking.
+        """
+        span = self.makespan_us or 1.0
+        kinds = {"AIC": self.clusters, "AIV": 2 * self.clusters}
+        shares = {kind: self.work_us[kind] / (span * count) for kind, count in kinds.items()}
+        shares["scheduler"] = self._scheduler_us() / (span * self.schedule.threads)
+        shares["orchestrator"] = float(self.times.submitted.max(initial=0.0)) / span
+        return shares
+
+    def _scheduler_us(self) -> float:
+        c, work = self.schedule.values(), self.workload
+        amounts = self.record.dispatched[:, HEAD + 2 * self.clusters :] & 0xFFFFF
+        wide = np.arange(2 * self.clusters)
+        each = -(-self.clusters // self.schedule.threads)
+        total = c["dummy_us"] * int((work.shapes == DUMMY).sum())
+        for shape, weight, owned in ((MIX, 3, each), (AIC, 1, each), (AIV, 1, 2 * each)):
+            used = amounts[work.shapes == shape] > 0
+            threads = sum(int(used[:, wide // owned == t].any(1).sum()) for t in range(self.schedule.threads))
+            total += threads * (c["dispatch_us"] + c["complete_us"])
+            total += weight * int(used.sum()) * (c["dispatch_each_us"] + c["complete_each_us"])
+        return total
+
+    @property
+    def bound(self) -> list[str]:
+        """What each task's dispatch waited for last.
+
+        ``submission`` or ``producer`` (it was not ready), ``scheduler`` (no thread was free), ``core`` (no slot was
+        open); of a staged task also ``publication`` (of its producers) and ``ready tasks``, which go first. Empty for
+        an allocation.
+        """
+        names = {THREAD: "scheduler", SLOT: "core", ELIGIBLE: "publication", EMPTIED: "ready tasks"}
+        result = []
+        for number, shape in enumerate(self.workload.shapes):
+            cause = int(self.record.dispatched[number, 0])
+            if cause == READY:
+                woken = "submission" if self.record.woken[number] < 0 else "producer"
+                result.append("" if shape == ALLOC else woken)
+            else:
+                result.append(names[cause])
+        return result
+
+    @property
+    def staged(self) -> np.ndarray:
+        """For each task whether early dispatch published it before its last producer was finished."""
+        return self.times.dispatch < self.times.ready
+
+    def gaps(self) -> dict[str, np.ndarray]:
+        """Where the time before each task's first block goes, µs by task.
+
+        ``detection``: from the last end of the producer that made it ready to that producer's finish; 0 where its
+        submission did. ``queued``: from ready to taken up. ``pickup``: from taken up to the first start; for a staged
+        task ``gate`` instead, from ready to the first start.
+        """
+        times, woken, staged = self.times, self.record.woken, self.staged
+        late = (times.finish - times.end)[np.maximum(woken, 0)] if len(woken) else times.finish
+        return {
+            "detection": np.where(woken >= 0, late, 0.0),
+            "queued": np.where(staged, 0.0, times.dispatch - times.ready),
+            "pickup": np.where(staged, 0.0, times.start - times.dispatch),
+            "gate": np.where(staged, times.start - times.ready, 0.0),
+        }
+
+    @functools.cached_property
+    def _pieces(self) -> list[Piece]:
+        walk = Walk(self.workload, self.schedule, self.clusters, self.times, self.record)
+        return list(walk.back())[::-1]
+
+    def critical(self) -> list[Piece]:
+        """The observed critical path, first to last: each piece starts where the one before it ends.
+
+        They tile the makespan exactly.
+        """
+        return list(self._pieces)
+
+    def gradient(self) -> tuple[dict[str, int], np.ndarray]:
+        """Derivative of the makespan in every constant of the schedule, and in every task's duration.
+
+        Where two events tie it is that of one side. A change of the order in which tasks are taken up is a jump, which
+        no derivative sees.
+
+        Returns:
+            ``(by constant, by task)``. Constants and durations times these add up to the makespan.
+        """
+        return totals(self._pieces, self.workload.tasks)
+
+    def attribution(self) -> dict[str, float]:
+        """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
+
+        They add up to the makespan.
+        """
+        constants, durations = self.gradient()
+        parts = {
+            name: n * value for (name, value), n in zip(self.schedule.values().items(), constants.values(), strict=True)
+        }
+        spent = durations * self.workload.duration_us
+        for number in np.flatnonzero(durations):
+            kind = self._kind(int(number))
+            parts[kind] = parts.get(kind, 0.0) + float(spent[number])
+        return parts
+
+    def _kind(self, number: int) -> str:
+        if self.graph is not None:
+            return self.graph.tasks[number].name
+        return SHAPES[self.workload.shapes[number]]
+
+    def by_hardware(self) -> dict[str, float]:
+        """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.
+
+        With the schedule's constants they add up to the makespan, but for rounding to the grid of times.
+        """
+        if self.graph is None:
+            return {}
+        return hardware_shares(self.graph, self.hardware, self.gradient()[1])
+
+    @property
+    def limit(self) -> str:
+        """The largest part of :meth:`attribution`, submission, dispatch and retirement each taken together."""
+        constants, durations = self.gradient()
+        values, parts = self.schedule.values(), dict[str, float]()
+        for name, n in constants.items():
+            label = _LABELS[name]
+            parts[label] = parts.get(label, 0.0) + n * values[name]
+        blocks = {k: v for k, v in self.attribution().items() if k not in CONSTANTS}
+        parts |= {f"{kind} blocks": time for kind, time in blocks.items()}
+        return max(parts, key=parts.__getitem__) if durations.size else "none"
+
+    def static_path(self) -> StaticPath:
+        """The critical path with unlimited cores, where every block of a task runs at once."""
+        work = self.workload
+        reach, before = [0.0] * work.tasks, [-1] * work.tasks
+        for task, preds in enumerate(work.waits):
+            for pred in preds:
+                if reach[pred] > reach[task] or before[task] < 0:
+                    reach[task], before[task] = reach[pred], pred
+            reach[task] += float(work.duration_us[task])
+        if not reach:
+            return StaticPath(0.0, ())
+        task = int(np.argmax(reach))
+        chain = [task]
+        while before[chain[-1]] >= 0:
+            chain.append(before[chain[-1]])
+        return StaticPath(reach[task], tuple(chain[::-1]))
+
+    @property
+    def bound_us(self) -> float:
+        """What no schedule beats: the larger of the static path and the work over the cores."""
+        cores = {"AIC": self.clusters, "AIV": 2 * self.clusters}
+        return max(self.static_path().time_us, *(self.work_us[kind] / n for kind, n in cores.items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        work, times = self.workload, self.times
+        columns = {"submitted": times.submitted, "ready": times.ready, "dispatch": times.dispatch}
+        columns |= {"start": times.start, "end": times.end, "finish": times.finish}
+        static, gaps = self.static_path(), self.gaps()
+        return {
+            "hardware": self.hardware.name,
+            "makespan_us": self.makespan_us,
+            "bound_us": self.bound_us,
+            "limit": self.limit,
+            "utilisation": self.utilisation,
+            "attribution": self.attribution(),
+            "by_hardware": self.by_hardware(),
+            "schedule": self.schedule.values() | {"threads": self.schedule.threads},
+            "static_path": {"time_us": static.time_us, "tasks": list(static.tasks)},
+            "critical": [vars(piece) for piece in self._pieces],
+            "tasks": [
+                {
+                    "number": n,
+                    "name": work.names[n],
+                    "shape": SHAPES[work.shapes[n]],
+                    "blocks": int(work.blocks[n]),
+                    "block_us": float(work.duration_us[n]),
+                    "bound": bound,
+                    "staged": bool(self.staged[n]),
+                    **{f"{name}_us": float(column[n]) for name, column in columns.items()},
+                    "gap_us": {name: float(gap[n]) for name, gap in gaps.items()},
+                }
+                for n, bound in enumerate(self.bound)
+            ],
+        }
+
+    def __str__(self) -> str:
+        work, times, span = self.workload, self.times, self.makespan_us or 1.0
+        lines = [
+            f"{'task':<28} {'shape':<5} {'blocks':>6} {'block µs':>9} {'ready':>9} {'dispatch':>9} {'start':>9} "
+            f"{'end':>9} {'finish':>9}  waited for"
+        ]
+        staged = self.staged
+        for n, bound in enumerate(self.bound):
+            stamps = (times.ready[n], times.dispatch[n], times.start[n], times.end[n], times.finish[n])
+            lines.append(
+                f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {work.duration_us[n]:>9.2f} "
+                + " ".join(f"{stamp:>9.2f}" for stamp in stamps)
+                + f"  {bound}"
+                + (", staged" if staged[n] else "")
+            )
+        lines += ["", "utilisation  " + ", ".join(f"{name} {share:.1%}" for name, share in self.utilisation.items())]
+        static = self.static_path()
+        lines.append(
+            f"bound        {self.bound_us:.2f} µs (static path {static.time_us:.2f} µs over {len(static.tasks)} tasks, "
+            f"or work over cores); {self.makespan_us / self.bound_us - 1:.0%} above it"
+            if self.bound_us
+            else "bound        0 µs"
+        )
+        lines += [f"limit        {self.limit}", "", "of the makespan           µs   share"]
+        for name, part in sorted(self.attribution().items(), key=lambda item: -item[1]):
+            if part:
+                lines.append(f"{name:<20} {part:>9.2f}  {part / span:>6.1%}")
+        return "\n".join(lines)
+
+
+_LABELS = {
+    "submit_us": "submission",
+    "submit_edge_us": "submission",
+    "dispatch_us": "dispatch",
+    "dispatch_each_us": "dispatch",
+    "complete_us": "retirement",
+    "complete_each_us": "retirement",
+    "dummy_us": "dummies",
+    "doorbell_us": "start of blocks",
+    "receive_us": "start of blocks",
+    "poll_us": "FIN detection",
+    "switch_us": "start of blocks",
+}

@@ -1,0 +1,164 @@
+"""What the simulator runs: tasks with cores, blocks and durations, and what each waits for."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._errors import PyptoxError
+from ..cost._batch import options_for
+from ..cost._evaluate import Options, predict
+from ..hardware import Hardware
+from ..program._graph import Graph
+from ..program._task import Task
+from ._constants import on_grid
+
+SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
+"""What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
+
+MIX, AIC, AIV, DUMMY, ALLOC = range(5)
+MOST_BLOCKS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Tasks in the order of submission.
+
+    Attributes:
+        names: for people.
+        shapes: index into :data:`SHAPES`.
+        blocks: of each task, 0 without a kernel.
+        duration_us: of one block, on the grid of times.
+        edges: producers that the orchestrator wires at each submission.
+        waits: producers that gate each task's start, allocations left out.
+        early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
+        sync_start: the task's blocks start together.
+
+    >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
+    >>> chain.tasks, chain.edges.tolist()
+    (2, [0, 1])
+    """
+
+    names: tuple[str, ...]
+    shapes: np.ndarray
+    blocks: np.ndarray
+    duration_us: np.ndarray
+    edges: np.ndarray
+    waits: tuple[tuple[int, ...], ...]
+    early: np.ndarray
+    sync_start: np.ndarray
+
+    @property
+    def tasks(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def of(
+        cls,
+        shapes: Sequence[str],
+        blocks: Sequence[int],
+        duration_us: Sequence[float],
+        waits: Sequence[Sequence[int]],
+        *,
+        edges: Sequence[int] | None = None,
+        early: Sequence[bool] | None = None,
+        sync_start: Sequence[bool] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Workload":
+        """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
+
+        A flag on a task without a kernel has no effect.
+
+        Raises:
+            PyptoxError: lists of different lengths, an unknown shape, a task that waits for itself or a later one, or
+                blocks and durations that the shape does not allow.
+        """
+        count = len(shapes)
+        given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
+        given |= {"early": early, "sync_start": sync_start, "names": names}
+        for name, value in given.items():
+            if value is not None and len(value) != count:
+                raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
+        for number, (shape, n, time, preds) in enumerate(zip(shapes, blocks, duration_us, waits, strict=True)):
+            if shape not in SHAPES:
+                raise PyptoxError(f"`shapes` must be of {', '.join(SHAPES)}; task {number} has {shape!r}")
+            kernel = shape not in ("DUMMY", "ALLOC")
+            if not (1 <= n <= MOST_BLOCKS if kernel else n == 0):
+                expected = f"1 to {MOST_BLOCKS:,}" if kernel else "0"
+                raise PyptoxError(f"`blocks` of a task of shape {shape} must be {expected}; task {number} has {n}")
+            if not (0 <= time < float("inf")) or (not kernel and time != 0):
+                raise PyptoxError(f"`duration_us` of task {number} ({shape}) cannot be {time!r}")
+            if any(not 0 <= p < number for p in preds):
+                raise PyptoxError(f"`waits` of task {number} must be earlier tasks; got {list(preds)}")
+            if shape == "ALLOC" and any(shapes[p] != "ALLOC" for p in preds):
+                raise PyptoxError(f"`waits` of task {number} must be empty: an allocation is made at its submission")
+        kinds = np.array([SHAPES.index(shape) for shape in shapes], np.int32)
+        distinct = [sorted(set(map(int, preds))) for preds in waits]
+        return cls(
+            tuple(names) if names is not None else tuple(f"t{n}" for n in range(count)),
+            kinds,
+            np.asarray(blocks, np.int32).reshape(count),
+            on_grid(duration_us).reshape(count),
+            np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
+            tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
+            np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
+            np.array([False] * count if sync_start is None else sync_start, bool).reshape(count) & (kinds < DUMMY),
+        )
+
+    def with_durations(self, duration_us: Any) -> "Workload":
+        """The same tasks with other durations of a block, µs."""
+        return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
+
+
+def block_time_us(task: Task, hardware: Hardware) -> float:
+    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs."""
+    assert task.kernel is not None
+    specs = task.specs()
+    options = options_for(task.kernel, Options(warm=4), task.values)
+    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
+    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
+    chip = plain(hardware)
+    cost = predict(task.kernel, specs, shapes, task.values, chip, options, control)
+    return (float(cost.time_us) - chip.times.launch_us) / float(cost.waves)
+
+
+def plain(hardware: Hardware) -> Hardware:
+    """The chip with plain numbers."""
+    return hardware.replace(**{name: float(value) for name, value in hardware.flat().items()})
+
+
+def same_work(task: Task) -> Any:
+    """Equal for tasks whose blocks take equally long."""
+    return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
+
+
+def workload(graph: Graph, hardware: Hardware) -> Workload:
+    """The tasks of a program's graph, each with the cost model's time of one block.
+
+    Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
+    """
+    known: dict[Any, float] = {}
+    times = []
+    for task in graph.tasks:
+        if task.kernel is None:
+            times.append(0.0)
+            continue
+        key = same_work(task)
+        if key not in known:
+            known[key] = block_time_us(task, hardware)
+        times.append(known[key])
+    producers: list[set[int]] = [set() for _ in graph.tasks]
+    for edge in graph.edges:
+        producers[edge.succ].add(edge.pred)
+    return Workload.of(
+        [t.shape for t in graph.tasks],
+        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
+        times,
+        graph.waits(),
+        edges=[len(p) for p in producers],
+        early=[t.early for t in graph.tasks],
+        sync_start=[t.sync_start for t in graph.tasks],
+        names=[t.label for t in graph.tasks],
+    )

@@ -1,0 +1,45 @@
+"""Random workloads."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pyptox.chip import Schedule, Workload, a2a3_schedule
+
+
+def _random(seed: int, *, tasks: int | None = None, ties: bool | None = None) -> tuple[Workload, Schedule, int]:
+    """Tasks, constants and clusters: layered, random and wide graphs in turn."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 64)) if tasks is None else tasks
+    ties = bool(rng.integers(0, 3) == 0) if ties is None else ties
+    shapes = rng.choice(["MIX", "AIC", "AIV", "DUMMY", "ALLOC"], count, p=[0.2, 0.3, 0.3, 0.1, 0.1]).tolist()
+    kernel = [shape not in ("DUMMY", "ALLOC") for shape in shapes]
+    most, scale = rng.choice([2, 30, 60, 250]), rng.choice([1, 10, 100])
+    blocks = [int(rng.integers(1, most + 1)) if k else 0 for k in kernel]
+    times = rng.integers(0, 4, count) if ties else rng.exponential(scale, count)
+    waits: list[list[int]] = []
+    for number, shape in enumerate(shapes):
+        low, amount = [(max(0, number // 8 * 8 - 8), 3), (0, 4), (max(0, number - 40), 1)][seed % 3]
+        high = number // 8 * 8 if seed % 3 == 0 else number
+        free = shape == "ALLOC" or high <= low
+        waits.append([] if free else rng.integers(low, high, rng.integers(0, amount + 1)).tolist())
+    # cores, threads, and the share of tasks whose consumers may be staged
+    clusters, threads, share = ((24, 3, 0.0), (24, 3, 0.5), (20, 3, 1.0), (3, 2, 0.8))[seed // 3 % 4]
+    flags = (rng.random(count) < share).tolist()
+    durations = [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)]
+    cores = [clusters * (2 if shape == "AIV" else 1) for shape in shapes]
+    together = [share > 0.5 and n <= limit and rng.random() < 0.3 for n, limit in zip(blocks, cores, strict=True)]
+    work = Workload.of(shapes, blocks, durations, waits, early=flags, sync_start=together)
+    schedule = a2a3_schedule()
+    if ties:
+        schedule = schedule.replace(**{name: float(rng.integers(0, 3)) for name in schedule.values()})
+    elif rng.random() < 0.5:
+        names = list(schedule.values())
+        schedule = schedule.replace(**dict(zip(names, rng.exponential(1.0, len(names)).tolist(), strict=True)))
+    return work, schedule.replace(threads=threads), clusters
+
+
+@pytest.fixture(scope="session")
+def random_workload() -> Callable[..., tuple[Workload, Schedule, int]]:
+    return _random
