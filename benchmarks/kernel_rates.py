@@ -51,13 +51,11 @@ def _rates(kernel: pl.Kernel, specs: dict[str, pl.Spec]) -> dict[str, float]:
     tiles = tuple(p.name for p in kernel.parameters if p.kind == "tile")
     exact, relaxed = options_for(kernel, EXACT, values), options_for(kernel, RELAXED, values)
     compile_s, rate = _timed(lambda: evaluate(kernel, specs, points, chip, exact))
+    figures = {"compile_s": compile_s, "candidates_per_second": rate}
+    if not tiles:
+        return figures
     gradient_s, gradients = _timed(lambda: value_and_grad(kernel, specs, points, chip, tiles, relaxed))
-    return {
-        "compile_s": compile_s,
-        "candidates_per_second": rate,
-        "gradient_compile_s": gradient_s,
-        "gradients_per_second": gradients,
-    }
+    return figures | {"gradient_compile_s": gradient_s, "gradients_per_second": gradients}
 
 
 def main() -> None:

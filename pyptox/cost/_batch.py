@@ -195,6 +195,8 @@ def penalised(
     Returns:
         ``(time_us, overflow, time slopes, overflow slopes)``.
     """
+    if not names:
+        raise KernelError(f"`names` must hold a parameter of `{kernel.name}` to differentiate by; got none")
     columns = {name: np.tile(np.asarray(points[name], np.float32), len(names)) for name in kernel.numeric}
     rows = _count(columns)
     count = rows // len(names)

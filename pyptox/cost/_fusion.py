@@ -58,7 +58,7 @@ KEEP = 10
 LARGEST = 1400
 """Most operations of one kernel: the fewer kernels the faster, until LLVM takes minutes for one."""
 
-LARGEST_WITH_TANGENT, LARGEST_OF_SMALL, SMALL_GRAPH = 400, 1200, 2500
+LARGEST_WITH_TANGENT, LARGEST_OF_SMALL, SMALL_GRAPH = 400, 1300, 2500
 """The same in a function that is differentiated, whose kernels grow by their tangents, and in one with fewer operations
 in all and no reductions. One of 1,400 with its tangent is past what LLVM takes well."""
 
