@@ -11,16 +11,20 @@ from pyptox.lang import Kernel
 
 def by_choice(
     kernel: Kernel, columns: Mapping[str, np.ndarray], options: Options
-) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], Options]]:
-    """Positions, numeric columns and options of the candidates of each combination of choices in ``columns``."""
+) -> Iterator[tuple[np.ndarray | slice, dict[str, np.ndarray], Options]]:
+    """Positions, numeric columns and options of the candidates of each combination of choices in ``columns``.
+
+    Columns are handed on as they are where all candidates have one combination.
+    """
     numeric = {name: column for name, column in columns.items() if name in kernel.numeric}
     chosen = {p.name: p.options for p in kernel.parameters if p.kind == "choice" and p.name in columns}
     code = np.zeros(len(next(iter(columns.values()))), np.int64)
     for name, declared in chosen.items():
         digit = np.argmax([columns[name] == option for option in declared], axis=0)
         code = code * len(declared) + digit
-    for combination in np.unique(code):
-        at = np.flatnonzero(code == combination)
+    combinations = np.unique(code) if chosen else [0]
+    for combination in combinations:
+        at = slice(None) if len(combinations) == 1 else np.flatnonzero(code == combination)
         part = {name: column[at] for name, column in numeric.items()}
         values, rest = {}, int(combination)
         for name, declared in reversed(chosen.items()):

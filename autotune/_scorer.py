@@ -45,7 +45,8 @@ class Scorer:
     def __call__(self, points: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """The time of each candidate, and for each the number of the wall that it hits (-1 for none)."""
         columns = self._complete(points)
-        times, wall = np.empty(len(next(iter(columns.values())))), np.empty(len(next(iter(columns.values()))), np.int64)
+        size = len(next(iter(columns.values())))
+        times, wall = np.empty(size), np.empty(size, np.int64)
         for at, part, options in by_choice(self.kernel, columns, self.options):
             cost = evaluate(self.kernel, self.specs, part, self.hardware, options)
             wall[at] = hits = self._wall(cost)

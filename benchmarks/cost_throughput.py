@@ -13,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
 import pyptox as px
+
+from ._timing import seconds
 
 _MILLION = """
 import autotune, pyptox as px
@@ -56,15 +57,6 @@ _ROUNDS = 24
 """Measurements of a rate; the best counts."""
 
 
-def _best(function, repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
 def _run(program: str, cache: str) -> str:
     """Output of a Python program in a process of its own, whose compiled functions are kept in ``cache``."""
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
@@ -95,21 +87,18 @@ def measure() -> dict[str, float]:
     part = {name: column[: 1 << 18] for name, column in points.items()}
     value_s, slope_s = np.inf, np.inf
     for _ in range(_ROUNDS):  # in turns, so that a busy moment of the machine does not meet all rounds of one
-        value_s = min(value_s, _best(lambda: px.cost.evaluate(kernel, problem, points, chip), 1))
-        slope_s = min(slope_s, _best(lambda: px.cost.value_and_grad(kernel, problem, part, chip, names), 1))
+        value_s = min(value_s, seconds(lambda: px.cost.evaluate(kernel, problem, points, chip)))
+        slope_s = min(slope_s, seconds(lambda: px.cost.value_and_grad(kernel, problem, part, chip, names)))
     rate, gradients = count / value_s, (1 << 18) / slope_s
     traces = px.cost.trace_count("evaluate")
     hundred = _points(100_000, 1)
     warm = min(
-        _best(lambda n=n: px.cost.evaluate(kernel, specs(16, 5120 + 128 * n, 17408), hundred, chip), 1)
-        for n in range(5)
+        seconds(lambda n=n: px.cost.evaluate(kernel, specs(16, 5120 + 128 * n, 17408), hundred, chip)) for n in range(5)
     )
     if px.cost.trace_count("evaluate") != traces:
         raise RuntimeError("a new shape was traced again")
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
-        _run(_MILLION, folder)
-        million_s = time.perf_counter() - begin
+        million_s = seconds(lambda: _run(_MILLION, folder))
     return {
         "candidates_per_second": rate,
         "compile_s": compile_s,

@@ -6,7 +6,6 @@ value with its slopes by every tile size.
 
 import argparse
 import json
-import time
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from pyptox import lang as pl
 from pyptox.cost import value_and_grad
 from pyptox.cost._batch import EXACT, RELAXED, evaluate, options_for
 
+from ._timing import seconds
 from .problems import problems
 
 COUNT = 1 << 17
@@ -23,13 +23,8 @@ COUNT = 1 << 17
 
 def _timed(function, repeats: int = 3) -> tuple[float, float]:
     """Seconds of the first call beyond a later one, and candidates a second in the best later one."""
-    times = []
-    for _ in range(repeats + 1):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    best = min(times[1:])
-    return times[0] - best, COUNT / best
+    first, best = seconds(function), seconds(function, repeats)
+    return first - best, COUNT / best
 
 
 def measure(names: list[str]) -> dict[str, dict[str, float]]:

@@ -9,14 +9,14 @@ walk back.
 import argparse
 import dataclasses
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from pyptox import chip
 from pyptox.chip._machine import compiled
+
+from ._timing import seconds
 
 LAYER = 12
 CANDIDATES = 32
@@ -31,16 +31,6 @@ def layered(tasks: int, seed: int = 0, blocks: int = 30) -> chip.Workload:
         for n in range(tasks)
     ]
     return chip.Workload.of(shapes, [blocks] * tasks, rng.uniform(5, 40, tasks).tolist(), waits)
-
-
-def seconds(function: Callable[[], Any], repeats: int) -> float:
-    """The least of ``repeats`` times."""
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return min(times)
 
 
 def measure(tasks: int, many: int, repeats: int) -> dict[str, Any]:

@@ -378,19 +378,20 @@ def graph(
     from ._programs import program_at, sizes_of
 
     found = programs.graph(program_at(program), **sizes_of(sizes or []))
-    missing = programs.missing_orderings(found)
-    others = {"redundant": programs.redundant_edges(found), "false": programs.false_serialisation(found)}
+    findings = {
+        "missing orderings": programs.missing_orderings(found),
+        "redundant edges": programs.redundant_edges(found),
+        "false serialisation": programs.false_serialisation(found),
+    }
     if as_json:
-        findings = [vars(f) for f in (*missing, *others["redundant"], *others["false"])]
-        _show(found.to_dict() | {"findings": findings}, True)
+        _show(found.to_dict() | {"findings": [vars(f) for group in findings.values() for f in group]}, True)
     elif dot:
         print(found.dot())
     else:
         print(found)
-        for title, group in (("missing orderings", missing), ("redundant edges", others["redundant"])):
+        for title, group in findings.items():
             print(f"\n{title}: {len(group)}" + "".join(f"\n  {finding}" for finding in group))
-        print(f"\nfalse serialisation: {len(others['false'])}" + "".join(f"\n  {f}" for f in others["false"]))
-    raise typer.Exit(1 if missing else 0)
+    raise typer.Exit(1 if findings["missing orderings"] else 0)
 
 
 @app.command()

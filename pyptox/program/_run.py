@@ -1,6 +1,7 @@
 """The run and reference readings of a program: its values, in any order that the graph permits."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -29,10 +30,19 @@ def run(program: Program, *arrays: Any, order: Sequence[int] | None = None, hard
     Raises:
         ProgramError: the order leaves a task out, or runs one before what it waits for.
     """
-    recorded = graph(program, *_specs(program, arrays), hardware=hardware)
-    order = range(len(recorded.tasks)) if order is None else _permitted(recorded, order)
-    results = jax.jit(lambda *values: _execute(recorded, values, order, hardware, False))(*arrays)
+    specs = tuple(_specs(program, arrays))
+    results = _compiled(program, specs, None if order is None else tuple(order), hardware)(*arrays)
     return results[0] if len(results) == 1 else results
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(
+    program: Program, specs: tuple[Spec, ...], order: tuple[int, ...] | None, hardware: Hardware | None
+) -> Callable[..., tuple]:
+    """The program on arguments of these specs, its tasks in ``order``; compiled at the first call."""
+    recorded = graph(program, *specs, hardware=hardware)
+    order = tuple(range(len(recorded.tasks))) if order is None else _permitted(recorded, order)
+    return jax.jit(lambda *values: _execute(recorded, values, order, hardware, False))
 
 
 def reference(program: Program, *arrays: Any, hardware: Hardware | None = None) -> Any:
@@ -74,7 +84,7 @@ def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
     return [Spec(tuple(array.shape), str(array.dtype)) for array in arrays]
 
 
-def _permitted(graph: Graph, order: Sequence[int]) -> Sequence[int]:
+def _permitted(graph: Graph, order: tuple[int, ...]) -> tuple[int, ...]:
     if sorted(order) != list(range(len(graph.tasks))):
         raise ProgramError(f"`order` must hold each of the {len(graph.tasks)} tasks once")
     place = {task: position for position, task in enumerate(order)}

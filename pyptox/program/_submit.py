@@ -2,12 +2,13 @@
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..hardware import Hardware, a2a3
+from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
 from ..lang._types import Spec
@@ -168,6 +169,7 @@ def submit(
             )
     specs = kernel.specs(**{n: control[n] if n in control else tensors[n].spec for n in kernel.inputs})
     configuration = kernel.configuration(values)
+    blocks, shape, added = _read(kernel, tuple(specs.items()), tuple(configuration.items()), recording.hardware)
     places = dict(out) if isinstance(out, Mapping) else {} if out is None else {next(iter(kernel.outputs)): out}
     unknown = [title for title in places if title not in kernel.outputs]
     if unknown:
@@ -196,11 +198,10 @@ def submit(
             tensor, direction = place.tensor if isinstance(place, NoDep) else place, OUTPUT_EXISTING
             if tensor.shape != spec.shape or tensor.dtype != spec.dtype:
                 raise ProgramError(f"`{title}` of `{kernel.name}` must be {spec}; got {tensor}")
-            if title in _added(kernel, specs, configuration, recording.hardware):
+            if title in added:
                 direction = INOUT  # an atomic add reads what is there
         args.append(Arg(title, tensor, direction, isinstance(place, NoDep)))
         results.append(tensor)
-    blocks, shape = _grid(kernel, specs, configuration, recording.hardware)
     recording.tasks.append(
         Task(
             number,
@@ -236,22 +237,15 @@ def _tasks(deps: Iterable[Task | Tensor]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _added(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> set[str]:
-    """Outputs that the kernel adds to."""
-    recorder = Recorder.of_integers(kernel, specs, values, hardware)
-    return {access.tensor.name for access in recorder.accesses() if access.mode == "add"}
-
-
-def _grid(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> tuple[int, str]:
-    """Blocks of the grid, and the cores that they run on."""
+@functools.lru_cache(maxsize=1024)
+def _read(
+    kernel: Kernel, specs: tuple[tuple[str, Spec], ...], values: tuple[tuple[str, Any], ...], hardware: Hardware
+) -> tuple[int, str, frozenset[str]]:
+    """Blocks of the grid, the cores that they run on, and the outputs that the kernel adds to."""
     from ..cost._batch import options_for
     from ..cost._evaluate import Options, kind_of
 
-    recorder = Recorder.of_integers(kernel, specs, values, hardware)
+    recorder = Recorder.of_integers(kernel, dict(specs), dict(values), hardware)
     blocks = int(np.prod([int(extent) for extent in recorder.extents]))
-    return blocks, kind_of(kernel, specs, options_for(kernel, Options(), values))
-
-
-def default_hardware() -> Hardware:
-    """The chip whose sizes the recorded kernels see."""
-    return a2a3()
+    kind = kind_of(kernel, dict(specs), options_for(kernel, Options(), dict(values)))
+    return blocks, kind, frozenset(access.tensor.name for access in recorder.accesses() if access.mode == "add")

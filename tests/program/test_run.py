@@ -59,6 +59,16 @@ def test_every_permitted_order_gives_the_same_values():
         pp.run(mlp, *inputs, order=[0, 1, 2])
 
 
+def test_a_second_run_of_the_same_types_is_not_compiled_again():
+    from pyptox.program._run import _compiled
+
+    mlp, inputs = _mlp(), _inputs(5, 96, 160)
+    pp.run(mlp, *inputs)
+    before = _compiled.cache_info().misses
+    pp.run(mlp, *(-array for array in inputs))
+    assert _compiled.cache_info().misses == before
+
+
 def test_atomic_adds_go_to_what_is_there():
     @pp.program
     def accumulate(a, b):
