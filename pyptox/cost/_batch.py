@@ -21,6 +21,7 @@ from ..lang._kernel import Kernel
 from ..lang._types import Spec
 from ._chunks import Chunked, compile_chunked
 from ._evaluate import Cost, Options, kind_of, predict
+from ._evaluate import options_for as options_for
 from ._fusion import bounded
 from ._occupancy import HARD
 
@@ -113,12 +114,6 @@ def _problem(specs: Mapping[str, Spec], hardware: Hardware):
     control = {n: np.asarray(s.values, np.float32) for n, s in specs.items() if s.values is not None}
     numbers = jax.tree_util.tree_map(np.float32, hardware.numbers())
     return jax.device_put((shapes, numbers, control))  # once for all chunks
-
-
-def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
-    """``options`` with the fixed choices of a configuration."""
-    chosen = tuple((name, values[name]) for name in kernel.choices if name in values)
-    return dataclasses.replace(options, choices=chosen) if chosen else options
 
 
 def evaluate(

@@ -4,6 +4,7 @@ One function, :func:`predict`, serves every use: on plain numbers it is the read
 simulation start from, on traced scalars it is what :mod:`pyptox.cost._batch` jits and vmaps over candidates.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -212,6 +213,26 @@ def _barrier(node: Instruction, hardware: Hardware) -> Scalar:
     buffer = node.writes if node.fresh else node.reads[0]
     stages = 1 if buffer is None or buffer.loop is None else buffer.loop.stages
     return where(stages > 1, hardware.times.barrier, 0.0)
+
+
+def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
+    """``options`` with the fixed choices of a configuration."""
+    chosen = tuple((name, values[name]) for name in kernel.choices if name in values)
+    return dataclasses.replace(options, choices=chosen) if chosen else options
+
+
+def cost_of(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    hardware: Hardware,
+    options: Options = Options(warm=4),
+) -> Cost:
+    """The cost of one configuration, on the sizes and the control data that ``specs`` hold."""
+    values = kernel.configuration(values)
+    shapes = {name: spec.shape for name, spec in specs.items()}
+    control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
+    return predict(kernel, specs, shapes, values, hardware, options_for(kernel, options, values), control)
 
 
 def predict(
@@ -465,7 +486,8 @@ def _shared_out(
     """The cost of all entries' blocks handed to the cores in turn; leaves of ``entries`` run along the entries.
 
     ``weights`` says how many entries each stands for, of ``groups`` in all; ``runs`` are the blocks as
-    :func:`makespan` takes them, on plain numbers; traced numbers are handed to at most ``lanes`` cores. Work on the busiest core is as it is in all blocks.
+    :func:`makespan` takes them, on plain numbers; traced numbers are handed to at most ``lanes`` cores. Work on the
+    busiest core is as it is in all blocks.
     """
     costs, blocks_each, active, least = entries
     blocks = _total(blocks_each, weights)

@@ -43,7 +43,7 @@ def makespan(runs: Sequence[tuple[Scalar, Scalar]], cores: Scalar) -> Scalar:
 
 
 def traced_makespan(cycles: jax.Array, blocks: jax.Array, cores: Scalar, lanes: int) -> jax.Array:
-    """:func:`makespan` of runs whose ``cycles`` and ``blocks`` are arrays along the runs, on at most ``lanes`` cores."""
+    """:func:`makespan` of runs that are arrays along the runs, on at most ``lanes`` cores."""
     idle = jnp.arange(lanes, dtype=jnp.float32) >= cores
     start = jnp.where(idle, jnp.float32(3e38), jnp.float32(0.0))
 
