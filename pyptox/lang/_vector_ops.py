@@ -1,7 +1,7 @@
 """Elementwise operations, row reductions and casts on tiles in Vec."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, is_number
+from .._scalar import Scalar
 from . import rules
 from ._reading import Operation, TileType, current
 from ._rounding import ROUNDINGS, cast_array
@@ -33,12 +33,6 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
     shape, valid = [], []
     for axis in (0, 1):
         one, other = _is_one(a.shape[axis]), _is_one(b.shape[axis])
-        if not (one or other) and is_number(a.shape[axis], b.shape[axis]) and a.shape[axis] != b.shape[axis]:
-            shapes = " and ".join(f"{t.dtype}[{t.shape[0]},{t.shape[1]}]" for t in (a, b))
-            raise KernelError(
-                f"`{name}` needs operands of one shape, or of one row or column; got {shapes}. "
-                "Use pl.slice_columns, or load tiles of one size"
-            )
         shape.append(b.shape[axis] if one else a.shape[axis])
         if one or other:
             valid.append(b.valid[axis] if one else a.valid[axis])
@@ -47,11 +41,28 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
     return TileType((shape[0], shape[1]), (valid[0], valid[1]), a.dtype, Vec)
 
 
+def _together(name: str, *tiles: Tile) -> Sequence[jax.Array]:
+    """The values of some tiles, each broadcast to the shape of all."""
+    try:
+        return jnp.broadcast_arrays(*(tile.payload for tile in tiles))
+    except ValueError:
+        shapes = " and ".join(f"{t.dtype}[{','.join(map(str, t.payload.shape))}]" for t in tiles)
+        raise KernelError(
+            f"`{name}` needs operands of one shape, or of one row or column; got {shapes}. "
+            "Use pl.slice_columns, or load tiles of one size"
+        ) from None
+
+
+def _added_product(context: Any, a: Tile, b: Tile, c: Tile) -> jax.Array:
+    factor, other, term = _together("multiply_add", a, b, c)
+    return factor * other + term
+
+
 def _binary(name: str, function: Callable, passes: float = 2.0, by_element: bool = False) -> Operation:
     return Operation(
         name,
         infer=lambda a, b: _broadcast(name, a, b),
-        run=lambda context, a, b: function(*jnp.broadcast_arrays(a.payload, b.payload)),
+        run=lambda context, a, b: function(*_together(name, a, b)),
         cost=rules.vector(passes, by_row=True, by_element=by_element),
     )
 
@@ -142,7 +153,7 @@ def _multiply_add_infer(a: Tile, b: Tile, c: Tile) -> TileType:
 multiply_add = Operation(
     "multiply_add",
     infer=_multiply_add_infer,
-    run=lambda context, a, b, c: a.payload * b.payload + c.payload,
+    run=_added_product,
     cost=rules.vector(3.0, by_row=True),
 )
 """``a * b + c`` in one instruction; operands broadcast as in :func:`add`."""
