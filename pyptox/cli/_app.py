@@ -145,18 +145,29 @@ def check(
     seed: Seed = 0,
     hardware: Chip = "a2a3",
     groups: Groups = 8,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What must hold, allclose:rtol=1e-2 or ulp:max=1; repeat for several.")
+    ] = None,
+    distribution: Annotated[
+        str, typer.Option(help="Of the inputs: normal, outliers, ties, ..., or FILE.safetensors:NAME.")
+    ] = "normal",
+    save: Annotated[Path | None, typer.Option(help="Keep inputs and float64 outputs in this new folder.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Take inputs and float64 outputs from this folder.")] = None,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
-    from ..precision import check as compare
+    from ..precision import examine, gates_named
     from ._arguments import problem_of
 
     chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
-    chip = preset(hardware)
+    chip, required = preset(hardware), gates_named(gate or [])
     verification = verify(chosen, specs, values, chip)
-    report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
+    report = None
+    if verification.passed:
+        options = {"gate": required, "distribution": distribution, "save_to": save, "replay": replay}
+        report = examine(chosen, specs, values, chip, seed, **options)
     passed = report is not None and report.passed
     if as_json:
         precision = report.to_dict() if report else None
