@@ -69,12 +69,17 @@ def tune(
     evaluations: Annotated[int | None, typer.Option(help="Budget of a method that is not exhaustive.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Hold a parameter, name=value.")] = None,
     search: Annotated[list[str] | None, typer.Option(help="A choice to search too, such as preload.")] = None,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What every finalist must pass, ulp:max=1 say; repeat for several.")
+    ] = None,
+    distribution: Annotated[str, typer.Option(help="Of the gate's inputs, as in check.")] = "normal",
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
 
     from ..hardware import preset
+    from ..precision import gates_named
     from ._arguments import given_values, kernel_named, searched_choices, specs_of
     from ._progress import progress_bar, stopped_between_batches
 
@@ -98,6 +103,8 @@ def tune(
             seed=seed,
             evaluations=evaluations,
             check=check,
+            gate=gates_named(gate) if gate else None,
+            distribution=distribution,
             sync=sync,
             progress=progress,
             store=store,

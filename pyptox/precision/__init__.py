@@ -16,6 +16,7 @@ from ._compare import Report as Report
 from ._compare import compare as compare
 from ._examine import Examination as Examination
 from ._examine import examine as examine
+from ._examine import survey as survey
 from ._gates import GATES as GATES
 from ._gates import AbstractGate as AbstractGate
 from ._gates import All as All
