@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class Examination:
         distribution: of the inputs, or the folder that they were replayed from.
         report: every figure, by output.
         verdict: of the gate; without one, of the bound that rounding obeys.
+        inputs, values: what the kernel was run on, for what asks further.
     """
 
     kernel: str
@@ -36,6 +37,8 @@ class Examination:
     seed: int | None
     report: Report
     verdict: Verdict
+    inputs: tuple[Any, ...] = field(repr=False, compare=False)
+    values: Mapping[str, Any] = field(repr=False)
 
     @property
     def passed(self) -> bool:
@@ -190,6 +193,8 @@ class _Subject:
             seed=self.seed,
             report=compare(candidate, golden, seed=self.seed),
             verdict=verdict,
+            inputs=tuple(self.inputs),
+            values=values,
         )
 
     def _bound(self, values: Mapping[str, Any], got: tuple) -> Verdict:
