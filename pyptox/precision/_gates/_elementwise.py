@@ -6,6 +6,7 @@ from typing import Literal, final
 import numpy as np
 
 from ..._errors import PyptoxError
+from ..._rounding import cast
 from .._chunks import Pair
 from ._base import AbstractLeafGate, Finding
 from ._exceed import Exceeding, exceeding, root_mean_square
@@ -144,8 +145,6 @@ class BitEqual(AbstractLeafGate):
     outputs of another order of operations: there one bit is a large step; take :class:`Ulp`."""
 
     def judge_leaf(self, pair: Pair) -> Finding:
-        from ..._rounding import cast
-
         reference = pair.reference
         if reference.dtype != pair.dtype:
             reference = np.asarray(cast(reference, pair.dtype)) if reference.dtype.itemsize >= 4 else reference
