@@ -66,6 +66,7 @@ _load = Operation(
     infer=_load_infer,
     run=lambda context, *, tensor, offsets, shape, space, valid: context.read(tensor, offsets, shape, valid),
     cost=rules.load,
+    exact=True,
 )
 
 
@@ -111,6 +112,7 @@ _store = Operation(
     infer=_store_infer,
     run=lambda context, tile, *, tensor, offsets, atomic: context.write(tensor, offsets, tile, atomic),
     cost=rules.store,
+    exact=True,
 )
 
 
@@ -149,7 +151,7 @@ def _move_run(context, tile: Tile, *, space, offset, shape, transpose):
     return part.T if transpose else part
 
 
-_move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move)
+_move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move, exact=True)
 
 
 def move(
@@ -198,6 +200,7 @@ _spill = Operation(
     run=lambda context, tile: tile.payload,
     cost=rules.spill,
     alias=0,
+    exact=True,
 )
 
 
