@@ -23,6 +23,7 @@ from ..lang._kernel import Kernel
 from ..lang._reading import Operation
 from ..lang._record import tensors_with_shapes
 from ..lang._types import Index, Spec, Tensor, Tile
+from ._scope import each_rounded
 from ._walker import AbstractArithmetic, Site, Walker, instruction_count, trip_bounds
 
 SQUARES, COUNT, LARGEST, FLIPS = range(4)
@@ -274,6 +275,7 @@ def _compiled(
         _, back = jax.vjp(lambda theta, high_in: outputs_of(low_in, high_in, theta, False)[1], theta, high_in)
         return back(weights)
 
-    return Shadow(
-        jax.jit(lambda low_in, high_in, theta: outputs_of(low_in, high_in, theta, True)), jax.jit(pull), capacity, sites
-    )
+    def forward(low_in: dict, high_in: dict, theta: jax.Array) -> tuple:
+        return outputs_of(low_in, high_in, theta, True)
+
+    return Shadow(each_rounded(forward), each_rounded(pull), capacity, sites)

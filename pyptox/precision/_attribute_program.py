@@ -1,0 +1,184 @@
+"""Attribution of a program: its tasks forward in both precisions, then backward one task at a time.
+
+Every kind of task is compiled once, however often it is submitted. What is kept between the passes are the tensors
+that tasks exchange; tiles are recomputed block by block.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._dtypes import dtype_of
+from ..hardware import Hardware
+from ..lang._types import Spec
+from ..program._graph import Graph, graph
+from ..program._program import Program
+from ..program._run import _specs
+from ..program._task import INOUT, OUTPUT, Arg, Task
+from ..program._tensor import Tensor
+from ._attribute import Attribution, Functional, along_error, made_of, shares_of, weights_of
+from ._scope import float64_scope
+from ._shadow import Shadow, shadow_of
+
+
+@dataclass
+class _Step:
+    """One executed task: what it was given and how it is pulled back."""
+
+    task: Task
+    shadow: Shadow
+    low: dict[str, Any]
+    high: dict[str, Any]  # at theta = 1/2
+    statistics: np.ndarray
+
+
+class _Contents:
+    """What the buffers of a program hold: stored values, the reference, and the shadow half-way between them."""
+
+    def __init__(self, recorded: Graph, arrays: tuple[Any, ...]):
+        self.low: dict[int, Any] = {}
+        self.shadows: dict[int, tuple[Any, Any]] = {}
+        for buffer in recorded.buffers:
+            if buffer.creator is None:
+                self.low[buffer.number] = jnp.asarray(arrays[buffer.number])
+            else:
+                self.low[buffer.number] = jnp.zeros(buffer.shape, dtype_of(buffer.dtype).jax)
+
+    def read(self, tensor: Tensor) -> tuple[Any, tuple[Any, Any] | None]:
+        number = tensor.buffer.number
+        shadow = self.shadows.get(number)
+        part = None if shadow is None else (_read(tensor, shadow[0]), _read(tensor, shadow[1]))
+        return _read(tensor, self.low[number]), part
+
+    def write(self, arg: Arg, low: Any, shadow: tuple[Any, Any]) -> None:
+        tensor, number = arg.tensor, arg.tensor.buffer.number
+        if arg.direction == OUTPUT:
+            self.low[number], self.shadows[number] = low, shadow
+            return
+        wide = self.low[number].astype(jnp.float64)
+        old = self.shadows.get(number, (wide, wide))
+        self.low[number] = tensor.write(self.low[number], low.astype(self.low[number].dtype))
+        self.shadows[number] = tensor.write(old[0], shadow[0]), tensor.write(old[1], shadow[1])
+
+
+def _read(tensor: Tensor, array: Any) -> Any:
+    whole = tensor.shape == tensor.buffer.shape
+    return array if whole else tensor.read(array)
+
+
+def attribute_program(
+    program: Program, *arrays: Any, functional: Functional = along_error, hardware: Hardware | None = None
+) -> Attribution:
+    """A signed share of the error of what ``program`` returns for every operation and cast of every task.
+
+    Args:
+        program: a program.
+        arrays: one for each of its arguments.
+        functional: as for :func:`attribute`.
+        hardware: the chip whose staging limits apply.
+
+    >>> import numpy as np, pyptox as px
+    >>> from pyptox import program as pp
+    >>> @pp.program
+    ... def norm_then_project(x, gain, w):
+    ...     return pp.submit(px.kernels.matmul, pp.submit(px.kernels.rms_norm, x, gain), w, name="project")
+    >>> rng = np.random.default_rng(0)
+    >>> x, w = (rng.standard_normal(shape).astype("bfloat16") for shape in ((16, 64), (64, 32)))
+    >>> report = attribute_program(norm_then_project, x, np.ones(64, np.float32), w)
+    >>> report.holds, sorted({share.task for share in report.shares})
+    (True, ['t0 rms_norm', 't1 project'])
+    """
+    recorded = graph(program, *_specs(program, arrays), hardware=hardware)
+    with float64_scope():
+        contents = _Contents(recorded, arrays)
+        steps = [_forward(task, contents, hardware) for task in recorded.tasks if task.kernel is not None]
+        low = [np.asarray(tensor.read(contents.low[tensor.buffer.number])) for tensor in recorded.results]
+        reference = [np.asarray(_shadow(contents, tensor)) for tensor in recorded.results]
+        weights = weights_of(functional, low, reference)
+        slopes = _backward(steps, recorded, weights)
+    shares, flips = [], {}
+    for step, slope in zip(steps, slopes, strict=True):
+        more, changed = shares_of(step.shadow.sites, slope, step.statistics, step.task.label)
+        shares += more
+        flips |= changed
+    return made_of(program.name, shares, flips, low, reference, weights)
+
+
+def _shadow(contents: _Contents, tensor: Tensor) -> Any:
+    low, shadow = contents.read(tensor)
+    return low.astype(jnp.float64) if shadow is None else shadow[0]
+
+
+def _forward(task: Task, contents: _Contents, hardware: Hardware | None) -> _Step:
+    """Run a task on the stored values, on the reference, and half-way."""
+    kernel = task.kernel
+    assert kernel is not None
+    args = {arg.name: arg for arg in task.args}
+    low: dict[str, Any] = {}
+    ideal: dict[str, Any] = {}
+    half: dict[str, Any] = {}
+    for name in kernel.inputs:
+        if name in task.control:
+            low[name] = jnp.asarray(np.asarray(task.control[name].values, np.int32))
+            continue
+        low[name], shadow = contents.read(args[name].tensor)
+        if shadow is not None:
+            ideal[name], half[name] = shadow
+    shadow = shadow_of(kernel, task.specs(), task.values, frozenset(ideal), hardware)
+    made, exact, statistics = shadow.forward(low, ideal, jnp.zeros(shadow.capacity, jnp.float64))
+    _, middle, _ = shadow.forward(low, half, jnp.full(shadow.capacity, 0.5, jnp.float64))
+    for title, *values in zip(kernel.outputs, made, exact, middle, strict=True):
+        arg = args[kernel.in_place.get(title, title)]
+        stored, *shadows = values
+        if _adds(task, arg, title):
+            before, old = contents.read(arg.tensor)
+            wide = before.astype(jnp.float64)
+            old = (wide, wide) if old is None else old
+            stored, shadows = before + stored, [a + b for a, b in zip(old, shadows, strict=True)]
+        contents.write(arg, stored, (shadows[0], shadows[1]))
+    return _Step(task, shadow, low, half, np.asarray(statistics))
+
+
+def _adds(task: Task, arg: Arg, title: str) -> bool:
+    """The output is added atomically to what is there."""
+    assert task.kernel is not None
+    return arg.direction == INOUT and title not in task.kernel.in_place
+
+
+def _backward(steps: list[_Step], recorded: Graph, weights: list[np.ndarray]) -> list[np.ndarray]:
+    """For each task the derivatives of the functional by its sites."""
+    slopes: dict[int, Any] = {}
+
+    def add(tensor: Tensor, slope: Any) -> None:
+        number = tensor.buffer.number
+        before = slopes.get(number)
+        if before is None:
+            before = jnp.zeros(tensor.buffer.shape, jnp.float64)
+        slopes[number] = tensor.write(before, tensor.read(before) + slope)
+
+    for tensor, weight in zip(recorded.results, weights, strict=True):
+        add(tensor, jnp.asarray(weight))
+    found = []
+    for step in reversed(steps):
+        kernel = step.task.kernel
+        assert kernel is not None
+        args = {arg.name: arg for arg in step.task.args}
+        specs: Mapping[str, Spec] = step.task.specs()
+        pulled = []
+        for title in kernel.outputs:
+            arg = args[kernel.in_place.get(title, title)]
+            whole = slopes.get(arg.tensor.buffer.number)
+            here = jnp.zeros(specs[title].shape, jnp.float64) if whole is None else arg.tensor.read(whole)
+            pulled.append(here)
+            if whole is not None and not _adds(step.task, arg, title):  # what was there before is overwritten
+                slopes[arg.tensor.buffer.number] = arg.tensor.write(whole, jnp.zeros_like(here))
+        half = jnp.full(step.shadow.capacity, 0.5, jnp.float64)
+        by_site, by_input = step.shadow.pull(step.low, step.high, half, tuple(pulled))
+        found.append(np.asarray(by_site))
+        for name, slope in by_input.items():
+            add(args[name].tensor, slope)
+    return found[::-1]
