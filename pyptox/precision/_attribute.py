@@ -222,7 +222,9 @@ def made_of(
     wide = [np.asarray(c).astype(np.float64) for c in low]
     finite = all(bool((np.isfinite(c) | ~np.isfinite(r)).all()) for c, r in zip(wide, reference, strict=True))
     with np.errstate(invalid="ignore"):
-        observed = sum(float(np.sum(np.where(w == 0, 0.0, w * (c - r)))) for w, c, r in _triples(weights, wide, reference))
+        observed = sum(
+            float(np.sum(np.where(w == 0, 0.0, w * (c - r)))) for w, c, r in _triples(weights, wide, reference)
+        )
     unequal = sum(int(np.sum(c != r)) for c, r, a in _triples(wide, reference, low) if a.dtype == np.int32)
     ordered = tuple(sorted(shares, key=lambda share: -abs(share.share)))
     return Attribution(name, ordered, observed, dict(flips), finite, unequal, tuple(low), tuple(reference))
@@ -232,9 +234,7 @@ def _triples(*arrays: Sequence[np.ndarray]) -> Any:
     return zip(*arrays, strict=True)
 
 
-def weights_of(
-    functional: Functional, low: Sequence[np.ndarray], reference: Sequence[np.ndarray]
-) -> list[np.ndarray]:
+def weights_of(functional: Functional, low: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The functional's weights for the outputs that are not int32; zero where a value is not finite."""
     chosen = [n for n, c in enumerate(low) if c.dtype != np.int32]
     wide = [np.asarray(low[n]).astype(np.float64) for n in chosen]

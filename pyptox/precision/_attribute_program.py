@@ -37,32 +37,30 @@ class _Step:
 
 
 class _Contents:
-    """What the buffers of a program hold: stored values, the reference, and the shadow half-way between them."""
+    """What the buffers of a program hold: stored values and, where they differ from it, the reference."""
 
     def __init__(self, recorded: Graph, arrays: tuple[Any, ...]):
         self.low: dict[int, Any] = {}
-        self.shadows: dict[int, tuple[Any, Any]] = {}
+        self.ideal: dict[int, Any] = {}
         for buffer in recorded.buffers:
             if buffer.creator is None:
                 self.low[buffer.number] = jnp.asarray(arrays[buffer.number])
             else:
                 self.low[buffer.number] = jnp.zeros(buffer.shape, dtype_of(buffer.dtype).jax)
 
-    def read(self, tensor: Tensor) -> tuple[Any, tuple[Any, Any] | None]:
+    def read(self, tensor: Tensor) -> tuple[Any, Any | None]:
         number = tensor.buffer.number
-        shadow = self.shadows.get(number)
-        part = None if shadow is None else (_read(tensor, shadow[0]), _read(tensor, shadow[1]))
-        return _read(tensor, self.low[number]), part
+        ideal = self.ideal.get(number)
+        return _read(tensor, self.low[number]), None if ideal is None else _read(tensor, ideal)
 
-    def write(self, arg: Arg, low: Any, shadow: tuple[Any, Any]) -> None:
+    def write(self, arg: Arg, low: Any, ideal: Any) -> None:
         tensor, number = arg.tensor, arg.tensor.buffer.number
         if arg.direction == OUTPUT:
-            self.low[number], self.shadows[number] = low, shadow
+            self.low[number], self.ideal[number] = low, ideal
             return
-        wide = self.low[number].astype(jnp.float64)
-        old = self.shadows.get(number, (wide, wide))
+        before = self.ideal.get(number, self.low[number].astype(jnp.float64))
         self.low[number] = tensor.write(self.low[number], low.astype(self.low[number].dtype))
-        self.shadows[number] = tensor.write(old[0], shadow[0]), tensor.write(old[1], shadow[1])
+        self.ideal[number] = tensor.write(before, ideal)
 
 
 def _read(tensor: Tensor, array: Any) -> Any:
@@ -109,37 +107,32 @@ def attribute_program(
 
 
 def _shadow(contents: _Contents, tensor: Tensor) -> Any:
-    low, shadow = contents.read(tensor)
-    return low.astype(jnp.float64) if shadow is None else shadow[0]
+    low, ideal = contents.read(tensor)
+    return low.astype(jnp.float64) if ideal is None else ideal
 
 
 def _forward(task: Task, contents: _Contents, hardware: Hardware | None) -> _Step:
-    """Run a task on the stored values, on the reference, and half-way."""
+    """Run a task on the stored values and on the reference; what it is pulled back at lies half-way."""
     kernel = task.kernel
     assert kernel is not None
     args = {arg.name: arg for arg in task.args}
     low: dict[str, Any] = {}
     ideal: dict[str, Any] = {}
-    half: dict[str, Any] = {}
     for name in kernel.inputs:
         if name in task.control:
             low[name] = jnp.asarray(np.asarray(task.control[name].values, np.int32))
             continue
-        low[name], shadow = contents.read(args[name].tensor)
-        if shadow is not None:
-            ideal[name], half[name] = shadow
+        low[name], wide = contents.read(args[name].tensor)
+        if wide is not None:
+            ideal[name] = wide
     shadow = shadow_of(kernel, task.specs(), task.values, frozenset(ideal), hardware)
     made, exact, statistics = shadow.forward(low, ideal, jnp.zeros(shadow.capacity, jnp.float64))
-    _, middle, _ = shadow.forward(low, half, jnp.full(shadow.capacity, 0.5, jnp.float64))
-    for title, *values in zip(kernel.outputs, made, exact, middle, strict=True):
+    half = {name: (wide + low[name].astype(jnp.float64)) / 2 for name, wide in ideal.items()}
+    for title, stored, wide in zip(kernel.outputs, made, exact, strict=True):
         arg = args[kernel.in_place.get(title, title)]
-        stored, *shadows = values
         if _adds(task, arg, title):
-            before, old = contents.read(arg.tensor)
-            wide = before.astype(jnp.float64)
-            old = (wide, wide) if old is None else old
-            stored, shadows = before + stored, [a + b for a, b in zip(old, shadows, strict=True)]
-        contents.write(arg, stored, (shadows[0], shadows[1]))
+            stored, wide = contents.read(arg.tensor)[0] + stored, _shadow(contents, arg.tensor) + wide
+        contents.write(arg, stored, wide)
     return _Step(task, shadow, low, half, np.asarray(statistics))
 
 

@@ -162,7 +162,9 @@ class Walker(AbstractReading):
         def step(state, number):
             if count is None:
                 return iterate(number, state), None
-            return jax.lax.cond(number < count, iterate, lambda _, state: state, number, state), None
+            return jax.lax.cond(
+                number < jnp.asarray(count, jnp.int32), iterate, lambda _, state: state, number, state
+            ), None
 
         state = (carry, self.arithmetic.state())
         (carry, outputs), _ = jax.lax.scan(step, state, jnp.arange(bound, dtype=jnp.int32))
@@ -230,9 +232,7 @@ def trip_bounds(
     return bounds
 
 
-def instruction_count(
-    kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware
-) -> int:
+def instruction_count(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> int:
     """At least as many as a kernel's text has operations."""
     recorder = Recorder.of_integers(kernel, specs, values, hardware)
 
