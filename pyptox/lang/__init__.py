@@ -29,8 +29,6 @@ from ._reading import Operation as Operation
 from ._reading import Order as Order
 from ._reading import TileType as TileType
 from ._reading import swizzled as swizzled
-from ._rounding import ROUNDINGS as ROUNDINGS
-from ._rounding import cast_array as cast_array
 from ._tile_ops import column_index as column_index
 from ._tile_ops import concat_columns as concat_columns
 from ._tile_ops import deinterleave as deinterleave

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
+from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
@@ -254,11 +255,9 @@ def reference(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **
     The inputs are converted exactly; the computation runs in its own float64 scope on the CPU.
     """
     arrays, specs = _arrays_and_specs(kernel, inputs)
-    arrays = [np.asarray(array) for array in arrays]
-    wide = [array if array.dtype == np.int32 else array.astype(np.float64) for array in arrays]
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        outputs = _lookup(kernel, specs, parameters, hardware, True)(*wide)
-        outputs = tuple(np.asarray(output) for output in outputs)
+    wide = [widened(name, array) for name, array in zip(kernel.inputs, arrays, strict=True)]
+    with float64_scope():
+        outputs = collected(tuple(kernel.outputs), _lookup(kernel, specs, parameters, hardware, True)(*wide))
     return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
+from .._rounding import Rounding
+from .._rounding import cast as cast_values
 from .._scalar import Scalar
 from . import rules
 from ._reading import Operation, TileType, current
-from ._rounding import ROUNDINGS, cast_array
 from ._types import Acc, Index, Space, Tile, Vec
 
 
@@ -217,20 +218,27 @@ def row_expand(tile: Tile, columns: Scalar) -> Tile:
     return _row_expand(tile, columns=columns)
 
 
+def _rounding_of(name: str) -> Rounding:
+    try:
+        return Rounding(name)
+    except ValueError as error:
+        raise KernelError(str(error)) from None
+
+
 def _cast_infer(tile: Tile, *, dtype: str, rounding: str) -> TileType:
     if tile.space not in (Acc, Vec):
         raise KernelError(
             f"`cast` works in Vec, or on an accumulator on its way out; the tile is in {tile.space.value}"
         )
-    if rounding not in ROUNDINGS:
-        raise KernelError(f"`rounding` must be one of {', '.join(ROUNDINGS)}; got {rounding!r}")
+    if _rounding_of(rounding) is Rounding.STOCHASTIC:
+        raise KernelError("`rounding` of a kernel's cast cannot be stochastic: a kernel has no random numbers")
     return TileType(tile.shape, tile.valid, dtype_of(dtype).name, tile.space)
 
 
 def _cast_run(context: Any, tile: Tile, *, dtype: str, rounding: str):
     if context.float64:
         return tile.payload
-    return cast_array(tile.payload, dtype_of(dtype).jax, rounding)
+    return cast_values(tile.payload, dtype_of(dtype).jax, _rounding_of(rounding))
 
 
 _cast_vec = Operation("cast", infer=_cast_infer, run=_cast_run, cost=rules.vector())
@@ -246,7 +254,8 @@ def cast(tile: Tile, dtype: str, *, rounding: str = "rint") -> Tile:
         tile: a tile in Vec or Acc.
         dtype: ``bf16``, ``fp16``, ``fp32``, ``int8`` or ``int32``; integers saturate.
         rounding: ``rint`` (ties to even), ``round`` (ties away, the toolchain's default), ``floor``, ``ceil``,
-            ``trunc`` or ``odd`` (von Neumann: a discarded bit sets the last one).
+            ``trunc`` or ``odd`` (von Neumann: a discarded bit sets the last one), or any
+            :class:`pyptox.precision.Rounding` but the stochastic one.
     """
     if dtype_of(dtype).name == tile.dtype:
         return tile

@@ -1,5 +1,10 @@
-"""Comparison of a kernel's values with float64, and where the error comes from."""
+"""Rounding, the comparison of a kernel's values with float64, and where the error comes from."""
 
+from .._rounding import GRADIENTS as GRADIENTS
+from .._rounding import TOOLCHAIN as TOOLCHAIN
+from .._rounding import Rounding as Rounding
+from .._rounding import cast as cast
+from .._rounding import round_to as round_to
 from ._attribute import Attribution as Attribution
 from ._attribute import Functional as Functional
 from ._attribute import Share as Share
@@ -12,5 +17,34 @@ from ._check import PrecisionReport as PrecisionReport
 from ._check import TooLargeError as TooLargeError
 from ._check import check as check
 from ._check import sample_inputs as sample_inputs
+from ._chunks import Pair as Pair
+from ._compare import LeafReport as LeafReport
+from ._compare import Report as Report
+from ._compare import compare as compare
+from ._gates import GATES as GATES
+from ._gates import AbstractGate as AbstractGate
+from ._gates import All as All
+from ._gates import Allclose as Allclose
+from ._gates import BitEqual as BitEqual
+from ._gates import ByLeaf as ByLeaf
+from ._gates import Finding as Finding
+from ._gates import FiniteMatch as FiniteMatch
+from ._gates import GateError as GateError
+from ._gates import PassRate as PassRate
+from ._gates import Ratio as Ratio
+from ._gates import Region as Region
+from ._gates import RelDiff as RelDiff
+from ._gates import RelL2 as RelL2
+from ._gates import TopK as TopK
+from ._gates import Ulp as Ulp
+from ._gates import Verdict as Verdict
+from ._gates import VersusBaseline as VersusBaseline
+from ._gates import default_gate as default_gate
+from ._gates import gate_named as gate_named
+from ._gates import judge as judge
+from ._gates import require as require
+from ._quantize import Quantized as Quantized
+from ._quantize import fake_quantize as fake_quantize
+from ._quantize import quantize as quantize
 from ._shrink import shrink as shrink
 from ._walker import Site as Site

@@ -18,14 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._dtypes import dtype_of
 from .._errors import PyptoxError
+from .._float64 import float64_scope
 from ..hardware import Hardware
 from ..lang import _run
 from ..lang._kernel import Kernel
-from ..lang._types import Spec
-from ._shadow import COUNT, FLIPS, LARGEST, SQUARES, shadow_of
-from ._scope import float64_scope
+from ._shadow import shadow_of
 from ._walker import Site
 
 TOLERANCE = 0.05

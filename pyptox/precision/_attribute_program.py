@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._dtypes import dtype_of
+from .._float64 import float64_scope
 from ..hardware import Hardware
 from ..lang._types import Spec
 from ..program._graph import Graph, graph
@@ -21,7 +21,6 @@ from ..program._run import _specs
 from ..program._task import INOUT, OUTPUT, Arg, Task
 from ..program._tensor import Tensor
 from ._attribute import Attribution, Functional, along_error, made_of, shares_of, weights_of
-from ._scope import float64_scope
 from ._shadow import Shadow, shadow_of
 
 

@@ -1,4 +1,4 @@
-"""Contexts in which JAX computes on the CPU, with and without float64; the caller's settings are untouched."""
+"""Computing a kernel in its stored types as a chip does: one rounding an operation, on the CPU, without float64."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,16 +24,7 @@ def rounded_apart(result: jax.Array, one: jax.Array) -> jax.Array:
 
 
 @contextlib.contextmanager
-def _scope(float64: bool) -> Iterator[None]:
-    with jax.enable_x64(float64), jax.default_device(jax.devices("cpu")[0]):
+def stored_scope() -> Iterator[None]:
+    """JAX has no float64 and computes on the first CPU device; the caller's settings are untouched."""
+    with jax.ensure_compile_time_eval(), jax.enable_x64(False), jax.default_device(jax.devices("cpu")[0]):
         yield
-
-
-def float64_scope() -> contextlib.AbstractContextManager[None]:
-    """JAX has float64 and computes on the CPU. Hand NumPy arrays in and out: a float64 array degrades outside."""
-    return _scope(True)
-
-
-def stored_scope() -> contextlib.AbstractContextManager[None]:
-    """JAX has no float64 and computes on the CPU, as a kernel in its stored types expects it."""
-    return _scope(False)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from ..hardware import Hardware, Sizes, a2a3
+from ..hardware import Hardware, a2a3
 from ..lang import _run
 from ..lang._kernel import Kernel
 from ..lang._reading import Operation

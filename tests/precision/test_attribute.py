@@ -12,8 +12,8 @@ import pytest
 import pyptox as px
 from pyptox import lang as pl
 from pyptox import program as pp
+from pyptox._float64 import float64_scope
 from pyptox.precision import attribute, attribute_program, element, mean_error
-from pyptox.precision._scope import float64_scope
 from pyptox.precision._shadow import shadow_of
 
 _SPEC = importlib.util.spec_from_file_location("library", Path(__file__).with_name("library.py"))
