@@ -21,6 +21,9 @@ from ._chunks import Pair as Pair
 from ._compare import LeafReport as LeafReport
 from ._compare import Report as Report
 from ._compare import compare as compare
+from ._digits import Digits as Digits
+from ._digits import significant_digits as significant_digits
+from ._emulate import emulated as emulated
 from ._gates import GATES as GATES
 from ._gates import AbstractGate as AbstractGate
 from ._gates import All as All
@@ -47,4 +50,17 @@ from ._quantize import Quantized as Quantized
 from ._quantize import fake_quantize as fake_quantize
 from ._quantize import quantize as quantize
 from ._shrink import shrink as shrink
+from ._stages import Stage as Stage
+from ._stages import StageFinding as StageFinding
+from ._stages import StageWalk as StageWalk
+from ._stages import stages as stages
+from ._stages import walk as walk
 from ._walker import Site as Site
+from ._what_if import Configure as Configure
+from ._what_if import Outcome as Outcome
+from ._what_if import Round as Round
+from ._what_if import Widen as Widen
+from ._what_if import Widening as Widening
+from ._what_if import fewest_widened as fewest_widened
+from ._what_if import what_if as what_if
+from ._what_if import widened as widened

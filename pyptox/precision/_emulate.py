@@ -175,9 +175,7 @@ def emulation_of(
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(
-    kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, bounds: tuple
-) -> Emulation:
+def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, bounds: tuple) -> Emulation:
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
     padding = _run._padding(kernel, specs, values, hardware)
@@ -194,9 +192,7 @@ def _compiled(
         low.outputs = tuple(kernel.outputs)
         walker = Walker(kernel, low, _Emulated(low, table, one, sites), dict(bounds))
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
-        return tuple(
-            low.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs
-        )
+        return tuple(low.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs)
 
     compiled = jax.jit(run)
     return Emulation(lambda inputs, table: compiled(inputs, table, ONE), capacity, sites)

@@ -102,9 +102,7 @@ def what_if(
 
     >>> import numpy as np, pyptox as px
     >>> x = np.random.default_rng(0).standard_normal((8, 256)).astype("bfloat16")
-    >>> wide, away = what_if(
-    ...     px.kernels.softmax, x, changes=[Widen("_rows.py:46"), Round("_rows.py:46", "trunc")], m=8
-    ... )
+    >>> wide, away = what_if(px.kernels.softmax, x, changes=[Widen("_rows.py:46"), Round("_rows.py:46", "trunc")], m=8)
     >>> wide.error < 1e-6, wide.time_us != wide.time_before_us, away.error_share > 0.5, away.time_share
     (True, True, True, 0.0)
     """
