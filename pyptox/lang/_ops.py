@@ -269,6 +269,28 @@ def matmul(
     return _spill(pipeline(cdiv(valid_depth, part), step, acc, stages=2))
 
 
+# --------------------------------------------------------------------------------------------------------- names
+def _named_infer(tile: Tile, *, title: str) -> TileType:
+    if not isinstance(title, str) or not title:
+        raise KernelError(f"`title` of a named tile must be a text; got {title!r}")
+    return TileType(tile.shape, tile.valid, tile.dtype, tile.space)
+
+
+_named = Operation(
+    "named",
+    infer=_named_infer,
+    run=lambda context, tile, *, title: tile.payload,
+    cost=rules.free,
+    alias=0,
+    exact=True,
+)
+
+
+def named(tile: Tile, title: str) -> Tile:
+    """``tile``, known as ``title`` to :func:`pyptox.precision.intermediates`; it costs nothing."""
+    return _named(tile, title=title)
+
+
 # ------------------------------------------------------------------------------------------------------ creation
 def _full_run(context, *, shape, value, dtype, space):
     return jnp.full(shape, value, context.dtype(dtype))

@@ -46,6 +46,9 @@ from ._gates import default_gate as default_gate
 from ._gates import gate_named as gate_named
 from ._gates import judge as judge
 from ._gates import require as require
+from ._intermediates import Intermediates as Intermediates
+from ._intermediates import NamedTile as NamedTile
+from ._intermediates import intermediates as intermediates
 from ._quantize import Quantized as Quantized
 from ._quantize import fake_quantize as fake_quantize
 from ._quantize import quantize as quantize

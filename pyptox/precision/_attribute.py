@@ -39,7 +39,7 @@ def _norm(array: np.ndarray) -> float:
 
 
 def along_error(candidate: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Weights along the error itself: the sum is its relative 2-norm (of several outputs, the root of their squares)."""
+    """Weights along the error itself: the sum is its relative 2-norm; of several outputs, the root of their squares."""
     errors = [(c - r) / _norm(r) for c, r in zip(candidate, reference, strict=True)]
     total = _norm(np.asarray([np.linalg.norm(error) for error in errors]))
     return [error / (_norm(r) * total) for error, r in zip(errors, reference, strict=True)]
@@ -199,6 +199,8 @@ def shares_of(
     """Shares and flips from the two passes of one kernel."""
     shares, flips = [], {}
     for site, number in sites.items():
+        if site.title:
+            continue
         squares, count, largest, flipped = (float(x) for x in statistics[number])
         if flipped:
             flips[f"{task} {site.where}".strip()] = int(flipped)

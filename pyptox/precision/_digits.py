@@ -106,8 +106,8 @@ class Digits:
     def __str__(self) -> str:
         worst = np.unravel_index(int(np.argmin(self.digits)), self.digits.shape)
         return (
-            f"{self.output}: {self.quantile(0.5):.1f} significant digits (median), {self.quantile(0.01):.1f} in the worst "
-            f"1 %, {self.quantile(0.0):.1f} at {tuple(map(int, worst))}; {self.samples} runs"
+            f"{self.output}: {self.quantile(0.5):.1f} significant digits (median), {self.quantile(0.01):.1f} in the "
+            f"worst 1 %, {self.quantile(0.0):.1f} at {tuple(map(int, worst))}; {self.samples} runs"
         )
 
 

@@ -30,7 +30,8 @@ ONE = np.float32(1)
 """Handed to compiled functions at run time, see :func:`rounded_apart`."""
 
 SQUARES, COUNT, LARGEST, FLIPS = range(4)
-"""Columns of the statistics of a site: sum of squared local errors, elements, largest one, changed decisions."""
+"""Columns of the statistics of a site: sum of squared local errors, elements, largest one, changed decisions. Of a
+named tile the errors are those against the reference, and the last column is the sum of squares of that."""
 
 
 @jax.tree_util.register_dataclass
@@ -149,6 +150,8 @@ class _Shadow(AbstractArithmetic):
             operation.run(self.low, *low_tiles, **attributes)
             operation.run(self.wide, *high_tiles, **attributes)
             return None
+        if operation.name == "named" and self.measure:
+            self._compare(walker.site(operation, tiles, attributes, made), tiles[0])
         low = operation.run(self.low, *low_tiles, **attributes)
         exact_inputs = all(tile.payload.high is None for tile in tiles) and not self._inexact(attributes)
         if not rounds(operation, tiles, attributes, made):
@@ -165,6 +168,12 @@ class _Shadow(AbstractArithmetic):
         share = self._share(walker.site(operation, tiles, attributes, made), error, made)
         high = ideal if exact_inputs else operation.run(self.wide, *high_tiles, **attributes)
         return Pair(low, self._inside(high + share, made))
+
+    def _compare(self, site: Site, tile: Tile) -> None:
+        shadow = self._inside(tile.payload.shadow, tile)
+        error = self._inside(tile.payload.low.astype(jnp.float64) - shadow, tile)
+        count = tile.valid[0] * tile.valid[1]
+        self._measure(site, jnp.sum(error**2), count, jnp.max(jnp.abs(error)), jnp.sum(shadow**2))
 
     def _inexact(self, attributes: Mapping[str, Any]) -> bool:
         """An operand in GM has a shadow of its own."""

@@ -163,7 +163,7 @@ def walk(
         program: a program.
         arrays: one for each of its arguments, as the candidate was given them.
         candidate: what the candidate read and wrote, by the task's name (``t3 down``) or in a list; tensors that it
-            does not have are left out. :func:`pyptox.artifacts.read_args_dump` reads them from a device.
+            does not have are left out. :func:`pyptox.artifacts.dumped_stages` reads them from a device's dump.
         gate: of every tensor; bit equality by default.
         hardware: the chip whose staging limits apply.
 

@@ -40,6 +40,7 @@ class Site:
     before: str
     after: str
     caller: tuple[str, int] | None = None
+    title: str = ""  # of a named tile
 
     @property
     def types(self) -> str:
@@ -186,7 +187,8 @@ class Walker(AbstractReading):
         """Where the operation that is being applied stands."""
         after = attributes["tensor"].dtype if made is None else made.dtype
         file, line, caller = _lines(self.kernel.function.__code__.co_filename)
-        return Site(file, line, operation.name, tiles[0].dtype if tiles else after, after, caller)
+        title = attributes.get("title", "")
+        return Site(file, line, operation.name, tiles[0].dtype if tiles else after, after, caller, title)
 
 
 _HIDDEN = (_reading._LANG_FILES + "/", __file__.rsplit("/", 1)[0] + "/", jax.__file__.rsplit("/", 1)[0] + "/")

@@ -81,8 +81,8 @@ class Outcome:
 
     def __str__(self) -> str:
         return (
-            f"error {self.error:9.2e} ({self.error_share:+7.1%})   time {self.time_us:9.2f} µs ({self.time_share:+6.1%})"
-            f"   {self.change}"
+            f"error {self.error:9.2e} ({self.error_share:+7.1%})   "
+            f"time {self.time_us:9.2f} µs ({self.time_share:+6.1%})   {self.change}"
         )
 
 
@@ -140,7 +140,7 @@ def sites_named(sites: Sequence[Site], wanted: Site | str) -> list[Site]:
     return found
 
 
-# --------------------------------------------------------------------------------------------- the kernel with wide casts
+# ------------------------------------------------------------------------------------------- the kernel with wide casts
 class _Widened(AbstractReading):
     """Hands everything to ``inner``, but for the casts at ``sites``, and makes the types fit again."""
 
