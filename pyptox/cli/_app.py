@@ -145,26 +145,43 @@ def check(
     seed: Seed = 0,
     hardware: Chip = "a2a3",
     groups: Groups = 8,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What must hold, allclose:rtol=1e-2 or ulp:max=1; repeat for several.")
+    ] = None,
+    distribution: Annotated[
+        str, typer.Option(help="Of the inputs: normal, outliers, ties, ..., or FILE.safetensors:NAME.")
+    ] = "normal",
+    save: Annotated[Path | None, typer.Option(help="Keep inputs and float64 outputs in this new folder.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Take inputs and float64 outputs from this folder.")] = None,
+    attribute: Annotated[bool, typer.Option("--attribute", help="Say which lines the error comes from.")] = False,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
-    from ..precision import check as compare
+    from ..precision import attribute as attribute_error
+    from ..precision import examine, gates_named
     from ._arguments import problem_of
 
     chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
-    chip = preset(hardware)
+    chip, required = preset(hardware), gates_named(gate or [])
     verification = verify(chosen, specs, values, chip)
-    report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
+    report = None
+    if verification.passed:
+        options = {"gate": required, "distribution": distribution, "save_to": save, "replay": replay}
+        report = examine(chosen, specs, values, chip, seed, **options)
     passed = report is not None and report.passed
+    blame = attribute_error(chosen, *report.inputs, hardware=chip, **report.values) if attribute and report else None
     if as_json:
         precision = report.to_dict() if report else None
-        _show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
+        content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
+        _show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
     else:
         print("passed" if passed else "FAILED")
         print(verification)
         print(report or "float64 check skipped: the configuration does not fit the chip")
+        if blame:
+            print(blame)
     if not passed:
         raise typer.Exit(1)
 

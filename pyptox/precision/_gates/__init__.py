@@ -17,6 +17,7 @@ from ._elementwise import Ratio as Ratio
 from ._elementwise import RelDiff as RelDiff
 from ._named import GATES as GATES
 from ._named import gate_named as gate_named
+from ._named import gates_named as gates_named
 from ._region import Region as Region
 from ._topk import TopK as TopK
 from ._whole import RelL2 as RelL2

@@ -1,9 +1,10 @@
 """Gates from text, for the command line."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from ..._errors import PyptoxError
-from ._base import AbstractGate
+from ._base import AbstractGate, All
 from ._elementwise import Allclose, BitEqual, FiniteMatch, PassRate, Ratio, RelDiff
 from ._whole import RelL2, Ulp, VersusBaseline
 
@@ -48,6 +49,12 @@ def gate_named(text: str) -> AbstractGate:
         needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.repr]
         advice = f"Try {name}:{needed[0]}=..." if needed else "Leave out what it has no field for"
         raise PyptoxError(f"`gate` {name} needs {', '.join(needed) or 'nothing'}; got {text!r}. {advice}") from None
+
+
+def gates_named(texts: Sequence[str]) -> AbstractGate | None:
+    """All of the gates that are described; None where there are none."""
+    gates = tuple(map(gate_named, texts))
+    return All(gates) if len(gates) > 1 else gates[0] if gates else None
 
 
 def _value(text: str) -> object:
