@@ -11,6 +11,7 @@ and the derivatives half-way, by one backward pass, are each line's share: exact
 at ties of an arg-max or a top-k, and where errors are so large that no expansion holds.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -164,7 +165,7 @@ class Attribution:
             "name": self.name,
             "observed": self.observed,
             "total": self.total,
-            "ratio": self.ratio,
+            "ratio": self.ratio if math.isfinite(self.ratio) else None,
             "holds": self.holds,
             "exact": self.exact,
             "problems": self.problems,
