@@ -155,7 +155,7 @@ def _tensor(
     item: Mapping[str, Any], shape: tuple[int, ...], known: DumpedArg, where: Where, payload: np.ndarray
 ) -> np.ndarray | None:
     dtype_name = field(item, "dtype", str, where)
-    dtype = _DTYPES.get(_ALIASES.get(dtype_name, dtype_name))
+    dtype = _DTYPES.get(str(_ALIASES.get(dtype_name, dtype_name)))
     if dtype is None:
         raise where.under("dtype").error("dtype", f"`dtype` must be one of {', '.join(_DTYPES)}; got {dtype_name!r}")
     start, size = field(item, "bin_offset", int, where), field(item, "bin_size", int, where)

@@ -21,6 +21,7 @@ import numpy as np
 
 from .._errors import PyptoxError
 from .._float64 import float64_scope
+from ..cost._compilation_cache import persistent
 from ..hardware import Hardware
 from ..lang import _run
 from ..lang._kernel import Kernel
@@ -281,7 +282,7 @@ def attribute(
     """
     arrays, specs = _run._arrays_and_specs(kernel, inputs)
     named = dict(zip(kernel.inputs, arrays, strict=True))
-    with float64_scope():
+    with persistent(), float64_scope():
         shadow = shadow_of(kernel, specs, parameters, frozenset(), hardware)
         given = {name: jnp.asarray(array) for name, array in named.items()}
         low, ideal, statistics = shadow.forward(given, {}, jnp.zeros(shadow.capacity, jnp.float64))

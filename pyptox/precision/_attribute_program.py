@@ -13,6 +13,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._float64 import float64_scope
+from ..cost._compilation_cache import persistent
 from ..hardware import Hardware
 from ..lang._types import Spec
 from ..program._graph import Graph, graph
@@ -90,7 +91,7 @@ def attribute_program(
     (True, ['t0 rms_norm', 't1 project'])
     """
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
-    with float64_scope():
+    with persistent(), float64_scope():
         contents = _Contents(recorded, arrays)
         steps = [_forward(task, contents, hardware) for task in recorded.tasks if task.kernel is not None]
         low = [np.asarray(tensor.read(contents.low[tensor.buffer.number])) for tensor in recorded.results]

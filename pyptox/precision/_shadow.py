@@ -292,11 +292,13 @@ def _compiled(
 
         return whole(shadow.low.arrays), whole(shadow.high.arrays), shadow.statistics
 
-    def pull(low_in: dict, high_in: dict, theta: jax.Array, weights: tuple, one: jax.Array = ONE) -> tuple:
+    def pull(low_in: dict, high_in: dict, theta: jax.Array, weights: tuple, one: jax.Array) -> tuple:
         _, back = jax.vjp(lambda theta, high_in: outputs_of(low_in, high_in, theta, one, False)[1], theta, high_in)
         return back(weights)
 
-    def forward(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array = ONE) -> tuple:
+    def forward(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array) -> tuple:
         return outputs_of(low_in, high_in, theta, one, True)
 
-    return Shadow(jax.jit(forward), jax.jit(pull), capacity, sites)
+    forward, pull = jax.jit(forward), jax.jit(pull)
+    # handed over at run time: as a constant it would be folded away
+    return Shadow(lambda *given: forward(*given, ONE), lambda *given: pull(*given, ONE), capacity, sites)

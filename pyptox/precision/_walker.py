@@ -204,11 +204,12 @@ def _lines(kernel_file: str) -> tuple[str, int, tuple[str, int] | None]:
             innermost = innermost or (name, frame.f_lineno)
             if name == kernel_file:
                 here = (name, frame.f_lineno)
-                return (*innermost, None if here == innermost else here)
+                return innermost[0], innermost[1], None if here == innermost else here
         elif innermost is not None and name.startswith(_HIDDEN[0]) and frame.f_code.co_name == "read":
             break  # where the kernel was called
         frame = frame.f_back
-    return (*(innermost or ("", 0)), None)
+    file, line = innermost or ("", 0)
+    return file, line, None
 
 
 def trip_bounds(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import types
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyptox as px
 from pyptox import lang as pl
 from pyptox import program as pp
 from pyptox._float64 import float64_scope
+from pyptox.cli import main
 from pyptox.precision import attribute, attribute_program, element, mean_error
 from pyptox.precision._shadow import shadow_of
 
@@ -86,6 +88,15 @@ def test_with_every_theta_at_one_the_shadow_is_the_stored_result_and_slopes_are_
         ends = [shadow.forward(given, {}, half.at[number].add(s))[1][0] for s in (step, -step)]
         difference = float(np.sum(weights * (np.asarray(ends[0]) - np.asarray(ends[1])))) / (2 * step)
     assert float(slopes[number]) == pytest.approx(difference, rel=1e-3)
+
+
+def test_the_stored_values_are_rounded_operation_by_operation():
+    rng = np.random.default_rng(1)
+    x, cos, sin = (rng.standard_normal(s).astype(np.float32) for s in ((4, 3, 64), (4, 32), (4, 32)))
+    report = attribute(px.kernels.rope, x, cos, sin)
+    a, b, c, s = x[..., :32], x[..., 32:], cos[:, None], sin[:, None]
+    np.testing.assert_array_equal(report.outputs[0], np.concatenate([a * c - b * s, b * c + a * s], axis=-1))
+    assert {share.site.operation for share in report.shares} == {"multiply", "add", "subtract"}
 
 
 def test_functionals():
@@ -263,3 +274,23 @@ def test_a_program_that_updates_views_and_adds():
     assert report.shares[0].site.types == "fp32→bf16"
     assert 0.97 < report.ratio < 1.03
     np.testing.assert_allclose(report.reference[0], pp.reference(split, a, b, cache, slots), rtol=1e-9, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- the command line
+def _run(capsys, *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["check", "softmax", "--m", "4", "--n", "64", "--attribute", *arguments])
+    return int(stop.value.code or 0), capsys.readouterr().out
+
+
+def test_check_attribute(capsys):
+    code, out = _run(capsys)
+    assert code == 0
+    assert "first order holds" in out
+    assert "cast fp32→bf16" in out
+    code, out = _run(capsys, "--json")
+    answer = json.loads(out)["attribution"]
+    assert code == 0
+    assert answer["holds"]
+    assert answer["shares"][0]["types"] == "fp32→bf16"
+    assert answer["total"] == pytest.approx(answer["observed"], rel=0.01)
