@@ -210,7 +210,9 @@ FAULTS = {
 """Kernel, text, fault, and what makes its inputs ones that the rest of the kernel rounds less than the fault."""
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, marks=pytest.mark.slow) if FAULTS[f][0] == "flash_attention" else f for f in FAULTS]
+)
 def test_a_planted_fault_is_blamed_on_its_line(fault):
     name, text, changed, prepare = FAULTS[fault]
     kernel, inputs, values = library.CASES[name]
