@@ -257,8 +257,25 @@ def cast(
         return jnp.asarray(x)
     if x.dtype == np.float64 and not isinstance(x, Tracer) and not jax.config.read("jax_enable_x64"):
         with jax.enable_x64(True):
+            if key is None and x.size > _PIECE and isinstance(x, np.ndarray):
+                return _in_pieces(x, kind.jax, mode, saturate)
             return _narrowed(x, key, kind.jax, mode, saturate)
     return _cast(jnp.asarray(x), key, kind.jax, mode, saturate)
+
+
+_PIECE = 1 << 18
+"""Elements of a large NumPy array that are handed over at a time: their memory is used again, not asked for anew."""
+
+
+def _in_pieces(x: np.ndarray, dtype: np.dtype, mode: Rounding, saturate: bool) -> jax.Array:
+    flat, out = x.reshape(-1), np.empty(x.size, dtype)
+    for start in range(0, flat.size, _PIECE):
+        piece = flat[start : start + _PIECE]
+        if len(piece) < _PIECE:  # no other shape to compile for
+            piece = np.concatenate([piece, np.zeros(_PIECE - len(piece))])
+        done = np.asarray(_narrowed(piece, None, dtype, mode, saturate))
+        out[start : start + _PIECE] = done[: flat.size - start]
+    return jnp.asarray(out.reshape(x.shape))
 
 
 GRADIENTS = ("straight_through", "clipped", "zero")

@@ -2,6 +2,7 @@
 
 import time
 import tracemalloc
+from typing import Any
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -55,11 +56,14 @@ def test_ties_count_as_equal_when_even():
     assert pr.compare(np.asarray(pr.cast(ties, "bf16", "nearest_odd")), ties).leaves[0].equal == 0.0
     below = np.asarray([np.nextafter(np.float32(2), np.float32(0))])
     assert pr.compare(below, np.array([2.0])).leaves[0].equal == 0.0
-    assert pr.compare(np.int8([2, 4]), np.array([2.5, 3.5])).leaves[0].equal == 1.0
+    assert pr.compare(np.array([2, 4], np.int8), np.array([2.5, 3.5])).leaves[0].equal == 1.0
 
 
 def test_nan_and_infinity():
-    candidate, reference = np.float32([np.nan, np.inf, 1, np.nan, -np.inf]), np.array([np.nan, np.inf, 1, 2, np.inf])
+    candidate, reference = (
+        np.array([np.nan, np.inf, 1, np.nan, -np.inf], np.float32),
+        np.array([np.nan, np.inf, 1, 2, np.inf]),
+    )
     leaf = pr.compare(candidate, reference).leaves[0]
     assert leaf.special == {
         "nan_candidate": 2, "nan_reference": 1, "inf_candidate": 2, "inf_reference": 2, "disagree": 2
@@ -259,7 +263,7 @@ def test_bad_gates(text, message):
 def test_a_huge_tensor_with_few_outliers():
     """100 million elements in pieces: seconds and a few MiB. Four outliers fail an allclose, and not a ratio."""
     truth = np.tile(RNG.standard_normal(1_000_000, np.float32), 100)
-    candidate = truth.astype(BF16)
+    candidate: Any = truth.astype(BF16)
     candidate[[5, 50_000_000, 77_777_777, 99_999_999]] += BF16(0.5)
     tracemalloc.start()
     began = time.process_time()

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from pyptox._safetensors import read, write
 
 MATMUL = px.kernels.matmul
 SPECS = MATMUL.specs(px.spec((20, 300), "bf16"), px.spec((300, 100), "bf16"))
-TILE = {"m": 16, "n": 64, "k": 64}
+TILE: dict[str, Any] = {"m": 16, "n": 64, "k": 64}
 
 
 # -------------------------------------------------------------------------------------------------------------- inputs
@@ -221,7 +222,7 @@ def test_replay_is_bit_exact(saved):
         MATMUL, {**SPECS, "a": px.spec(kept.inputs["a"].shape, "bf16"), "b": px.spec(kept.inputs["b"].shape, "bf16")}, 9
     )
     assert [kept.inputs[n].tobytes() for n in "ab"] == [x.tobytes() for x in inputs]
-    assert kept.golden["out"].tobytes() == px.reference(MATMUL, *inputs, **TILE).tobytes()
+    assert kept.golden["out"].tobytes() == np.asarray(px.reference(MATMUL, *inputs, **TILE)).tobytes()
     assert pr.examine(MATMUL, SPECS, {"m": 32, "n": 128, "k": 32}, replay=folder).passed  # one golden for all tiles
 
 
@@ -366,19 +367,28 @@ def test_finer_scales_err_less_and_asymmetric_uses_the_whole_range():
 
 
 def test_static_scales_saturate_and_arguments_are_checked():
-    q = pr.quantize(np.float32([[1, 300]]), scale=jnp.float32(1.0))
+    q = pr.quantize(np.array([[1, 300]], np.float32), scale=jnp.float32(1.0))
     assert q.values.tolist() == [[1, 127]]
-    q = pr.quantize(np.float32([[-1, 2]]), symmetric=False, scale=jnp.float32(0.5), zero=jnp.float32(-100))
+    q = pr.quantize(np.array([[-1, 2]], np.float32), symmetric=False, scale=jnp.float32(0.5), zero=jnp.float32(-100))
     assert q.values.tolist() == [[-102, -96]]
     assert q.dequantize().tolist() == [[-1, 2]]
     x = np.ones((2, 6), np.float32)
-    for options, message in (
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"per": "row"}, "`per` must be one of"),
         ({"per": "group"}, "`group` goes with"),
         ({"per": "group", "group": 4}, "that `group` divides"),
         ({"dtype": "bf16"}, "`dtype` of quantize"),
         ({"dtype": "fp8_e5m2", "symmetric": False}, "`symmetric` must be True"),
         ({"symmetric": False, "scale": jnp.float32(1)}, "needs its `zero`"),
-    ):
+    )
+    for options, message in cases:
         with pytest.raises(PyptoxError, match=message):
             pr.quantize(x, **options)
+
+
+def test_a_survey_shares_inputs_and_part():
+    found = pr.survey(MATMUL, SPECS, [TILE, {"m": 32, "n": 128, "k": 16}], gate=pr.Ulp(max=0.6))
+    assert found[0].compared == found[1].compared
+    assert [leaf.name for leaf in found[0].report.leaves] == ["out"]
+    assert all(result.passed for result in found)
+    assert pr.survey(MATMUL, SPECS, []) == []

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyptox.precision import GRADIENTS, TOOLCHAIN, Rounding, cast, round_to
 
@@ -256,3 +258,29 @@ def test_names_and_refusals():
         cast(1.0, "bf16", "stochastic")
     with pytest.raises(ValueError, match="`x` must hold"):
         cast(np.ones(2, bool), "bf16")
+
+
+def test_large_numpy_arrays_are_cast_in_pieces():
+    x = np.random.default_rng(0).standard_normal((2, (1 << 17) + 77))
+    got = np.asarray(cast(x, "bf16", "trunc"))
+    assert got.shape == x.shape
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(got, cast(jnp.asarray(x), "bf16", "trunc"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    x=st.floats(allow_nan=False, allow_infinity=False),
+    y=st.floats(allow_nan=False, allow_infinity=False),
+    name=st.sampled_from([*FLOATS, "fp32", "int8", "int32"]),
+    mode=st.sampled_from(MODES),
+)
+def test_any_float64(x, y, name, mode):
+    """Monotone, idempotent, and within the neighbours that DOWN and UP give."""
+    pair = np.array([min(x, y), max(x, y)])
+    low, high = np.asarray(cast(pair, name, mode, saturate=True)).astype(np.float64)
+    assert low <= high
+    np.testing.assert_array_equal(np.asarray(cast(np.array([low, high]), name, mode, saturate=True)), [low, high])
+    for value, got in zip(pair, (low, high), strict=True):
+        down, up = (float(cast(value, name, m, saturate=True)) for m in (Rounding.DOWN, Rounding.UP))
+        assert got in (down, up)

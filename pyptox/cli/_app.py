@@ -9,6 +9,21 @@ import typer
 
 from .. import __version__
 from .._errors import PyptoxError
+from ._options import (
+    Chip,
+    Dtype,
+    Groups,
+    Inputs,
+    Json,
+    K,
+    KernelName,
+    M,
+    N,
+    Problem,
+    Seed,
+    Sync,
+    about_a_kernel,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,21 +47,6 @@ def pyptox(
     """Predict, explain, check and tune tiled kernels on accelerators."""
 
 
-KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
-M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
-K = Annotated[int, typer.Option("--k", help="Length of the reduction, or head size of attention.")]
-N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="bf16, fp16, fp32 or int8.")]
-Chip = Annotated[str, typer.Option("--hardware", help="a2a3, 910B1 to 910B4, or a5.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Tile = Annotated[str, typer.Option("--tile", help="Tile sizes, m=16,n=256,k=256.")]
-Stages = Annotated[int | None, typer.Option("--stages", help="Slots of the pipeline.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Another parameter, name=value.")]
-Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
-Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
-
-
 def _show(result: Any, as_json: bool) -> None:
     print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)
 
@@ -54,10 +54,11 @@ def _show(result: Any, as_json: bool) -> None:
 @app.command()
 def tune(
     kernel: KernelName,
-    m: M,
-    n: N,
+    m: M = 0,
+    n: N = 0,
     k: K = 0,
     dtype: Dtype = "bf16",
+    inputs: Inputs = None,
     method: Annotated[str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")] = "auto",
     seed: Seed = 0,
     hardware: Chip = "a2a3",
@@ -69,18 +70,22 @@ def tune(
     evaluations: Annotated[int | None, typer.Option(help="Budget of a method that is not exhaustive.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Hold a parameter, name=value.")] = None,
     search: Annotated[list[str] | None, typer.Option(help="A choice to search too, such as preload.")] = None,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What every finalist must pass, ulp:max=1 say; repeat for several.")
+    ] = None,
+    distribution: Annotated[str, typer.Option(help="Of the gate's inputs, as in check.")] = "normal",
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
 
     from ..hardware import preset
+    from ..precision import gates_named
     from ._arguments import given_values, kernel_named, searched_choices, specs_of
     from ._progress import progress_bar, stopped_between_batches
 
     chosen = kernel_named(kernel)
-    specs = specs_of(chosen, m, k, n, dtype, groups)
-    inputs = [specs[name] for name in chosen.inputs]
+    specs = specs_of(chosen, m, k, n, dtype, groups, inputs or [])
     held = given_values(chosen, "", None, settings or [])
     chip, space = preset(hardware), None
     if search:
@@ -90,7 +95,7 @@ def tune(
     with progress_bar(shown=shown) as bar, stopped_between_batches(bar) as progress:
         result = autotune.tune(
             chosen,
-            *inputs,
+            *(specs[name] for name in chosen.inputs),
             hardware=chip,
             space=space,
             values=held,
@@ -98,6 +103,8 @@ def tune(
             seed=seed,
             evaluations=evaluations,
             check=check,
+            gate=gates_named(gate) if gate else None,
+            distribution=distribution,
             sync=sync,
             progress=progress,
             store=store,
@@ -108,43 +115,27 @@ def tune(
 
 
 @app.command()
+@about_a_kernel
 def explain(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     as_json: Json = False,
 ) -> None:
     """Say what one configuration costs, and why."""
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
-    _show(explain_cost(chosen, specs, values, preset(hardware), Options(warm=4, sync=sync)), as_json)
+    _show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
+@about_a_kernel
 def check(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     gate: Annotated[
         list[str] | None, typer.Option(help="What must hold, allclose:rtol=1e-2 or ulp:max=1; repeat for several.")
     ] = None,
@@ -161,17 +152,17 @@ def check(
     from ..hardware import preset
     from ..precision import attribute as attribute_error
     from ..precision import examine, gates_named
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip, required = preset(hardware), gates_named(gate or [])
-    verification = verify(chosen, specs, values, chip)
+    verification = verify(*problem, chip)
     report = None
     if verification.passed:
-        options = {"gate": required, "distribution": distribution, "save_to": save, "replay": replay}
-        report = examine(chosen, specs, values, chip, seed, **options)
+        options: dict[str, Any] = {"distribution": distribution, "save_to": save, "replay": replay}
+        report = examine(*problem, chip, seed, gate=required, **options)
     passed = report is not None and report.passed
-    blame = attribute_error(chosen, *report.inputs, hardware=chip, **report.values) if attribute and report else None
+    blame = (
+        attribute_error(problem[0], *report.inputs, hardware=chip, **report.values) if attribute and report else None
+    )
     if as_json:
         precision = report.to_dict() if report else None
         content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
@@ -201,18 +192,11 @@ def _reads_as(name: str, value: float) -> str:
 
 
 @app.command()
+@about_a_kernel
 def trace(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     out: Annotated[Path, typer.Option(help="Folder for the trace, metrics and summary.")] = Path("build_output/trace"),
     compare: Annotated[Path | None, typer.Option(help="A trace of msprof or Perf-Sim to show beside.")] = None,
     what_if: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Simulate the neighbours too.")] = True,
@@ -222,13 +206,11 @@ def trace(
     from .. import trace as tracing
     from ..cost import Options
     from ..hardware import preset
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip, options = preset(hardware), Options(warm=4, sync=sync)
     measured = tracing.read_lanes(compare) if compare is not None else {}
-    result = tracing.trace(chosen, specs, values, chip, options)
-    changes = tracing.what_if(chosen, specs, values, chip, options) if what_if and result.complete else []
+    result = tracing.trace(*problem, chip, options)
+    changes = tracing.what_if(*problem, chip, options) if what_if and result.complete else []
     files = tracing.write(result, out)
     if as_json:
         content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
@@ -332,18 +314,11 @@ def phases(
 
 
 @app.command()
+@about_a_kernel
 def pmu(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     event: Annotated[int | None, typer.Option(help="Event type; that of --compare, or 2 (busy cycles).")] = None,
     func: Annotated[int | None, typer.Option(help="The kernel's func_id; needed where a capture has several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the prediction to this pmu.csv.")] = None,
@@ -354,11 +329,9 @@ def pmu(
     from ..cost import Options
     from ..hardware import preset
     from ..pmu import survey
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     options = Options(warm=4, sync=sync)
-    result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
+    result = survey(*problem, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:
         result.save(out)
     _show(result, as_json)

@@ -27,6 +27,7 @@ from ._digits import significant_digits as significant_digits
 from ._emulate import emulated as emulated
 from ._examine import Examination as Examination
 from ._examine import examine as examine
+from ._examine import survey as survey
 from ._gates import GATES as GATES
 from ._gates import AbstractGate as AbstractGate
 from ._gates import All as All

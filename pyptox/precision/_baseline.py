@@ -68,7 +68,7 @@ BASELINES: Mapping[str, Callable[..., jax.Array]] = {
     "swiglu": _swiglu,
     "residual_add": _residual_add,
 }
-"""By kernel name: a function of the kernel's inputs and its choices by name; what it gives is cast to the output's type."""
+"""By kernel name: a function of the inputs and of the choices by name; what it gives is cast to the output's type."""
 
 
 def baseline(kernel: Kernel, inputs: Any, values: Mapping[str, Any]) -> dict[str, jax.Array]:

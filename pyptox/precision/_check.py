@@ -16,6 +16,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
+from .._rounding import cast
 from ..cost._evaluate import instructions
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
@@ -240,9 +241,11 @@ def _compare(
     dtype = specs[name].dtype
     floating = dtype_of(dtype).floating
     stored = np.asarray(got)
-    rounded = expected.astype(stored.dtype).astype(np.float64)
-    wide = stored.astype(np.float64)
-    error = np.abs(wide - expected)
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond the largest value, and NaN
+        rounded = np.asarray(cast(expected, dtype, saturate=False)).astype(np.float64)
+        wide = stored.astype(np.float64)
+        error, apart = np.abs(wide - expected), np.abs(wide - rounded)
+    apart = np.where(wide == rounded, 0.0, np.where(np.isfinite(apart), apart, np.inf))
     error = np.where(np.isfinite(error), error, np.inf)
     ulp = spacing_of(stored.dtype).at(np.abs(expected))
     bound = accumulated + 0.5 * ulp if floating else np.zeros_like(expected)
@@ -260,7 +263,7 @@ def _compare(
         got=float(wide[worst]),
         expected=float(expected[worst]),
         relative_l2=float(np.linalg.norm(error)) / norm if norm else float(np.linalg.norm(error)),
-        max_ulp=float(np.max(np.abs(wide - rounded) / ulp)),
+        max_ulp=float(np.max(apart / ulp)),
         exact=int(np.sum(wide == rounded)),
         elements=int(error.size),
         bound=float(bound[nearest]),

@@ -1,7 +1,7 @@
 """``examine``: one configuration of a kernel on chosen inputs, measured and judged; or against what was saved."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class Examination:
         distribution: of the inputs, or the folder that they were replayed from.
         report: every figure, by output.
         verdict: of the gate; without one, of the bound that rounding obeys.
-        inputs, values: what the kernel was run on, for :func:`attribute` and its like.
+        inputs, values: what the kernel was run on, for what asks further.
     """
 
     kernel: str
@@ -37,7 +37,7 @@ class Examination:
     seed: int | None
     report: Report
     verdict: Verdict
-    inputs: tuple[Any, ...] = field(repr=False)
+    inputs: tuple[Any, ...] = field(repr=False, compare=False)
     values: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -122,26 +122,88 @@ def examine(
     if save_to is not None:
         arrays = {n: a for n, a in zip(kernel.inputs, inputs, strict=True) if not isinstance(a, Spec)}
         save(save_to, arrays, dict(zip(names, expected, strict=True)), identity, seed_of)
-    got = _tuple(run(kernel, *inputs, hardware=chip, **values))
-    candidate, golden = dict(zip(names, got, strict=True)), dict(zip(names, expected, strict=True))
-    if gate is None:
-        bound = bound_report(kernel, specs, values, chip, inputs, got, expected, seed_of or 0)
-        worst = f"error {bound.max_abs:.3g} at {bound.index}: got {bound.got:.8g}, expected {bound.expected:.8g}"
-        text = f"{bound.summary}; {worst}" + ("" if seed_of is None else f"; seed {seed_of}")
-        verdict = Verdict((Finding(", ".join(names), "bound", bound.passed, text),))
-    else:
-        plain = baseline(kernel, inputs, values) if kernel.name in BASELINES else None
-        verdict = judge(gate, candidate, golden, baseline=plain, seed=seed_of)
-    return Examination(
-        kernel=kernel.name,
-        compared={name: str(spec) for name, spec in specs.items()},
-        distribution=origin,
-        seed=seed_of,
-        report=compare(candidate, golden, seed=seed_of),
-        verdict=verdict,
-        inputs=tuple(inputs),
-        values=values,
+    subject = _Subject(kernel, specs, chip, inputs, expected, origin, seed_of)
+    return subject.examine(values, gate)
+
+
+def survey(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    configurations: Sequence[Mapping[str, Any]],
+    hardware: Hardware | None = None,
+    seed: int = 0,
+    *,
+    gate: AbstractGate | Mapping[str, AbstractGate] | None = None,
+    distribution: str | Mapping[str, str] = "normal",
+) -> list[Examination]:
+    """:func:`examine` of several configurations, on the same inputs and the same part of the output.
+
+    The tiles and the order of a sum change the error; the float64 outputs are computed once for all that agree in
+    the kernel's choices.
+
+    >>> import pyptox as px
+    >>> specs = px.kernels.matmul.specs(px.spec((16, 64), "bf16"), px.spec((64, 64), "bf16"))
+    >>> [e.passed for e in survey(px.kernels.matmul, specs, [{"k": 16}, {"k": 64}])]
+    [True, True]
+    """
+    chip = hardware or a2a3()
+    parts = [compared(kernel, specs, values, chip) for values in configurations]
+    shapes = [part[next(iter(kernel.outputs))].shape for _, part in parts]
+    rows = max((shape[-2] if len(shape) > 1 else 1 for shape in shapes), default=1)
+    _, common = (
+        compared(kernel, specs, parts[0][0], chip, rows, max(shape[-1] for shape in shapes)) if parts else ({}, {})
     )
+    subjects: dict[tuple, _Subject] = {}
+    results = []
+    for values, _ in parts:
+        choices = tuple(values[name] for name in kernel.choices)
+        if choices not in subjects:
+            inputs = sample_inputs(kernel, common, seed, distribution)
+            expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+            subjects[choices] = _Subject(kernel, common, chip, inputs, expected, _origin(distribution), seed)
+        results.append(subjects[choices].examine(values, gate))
+    return results
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A kernel with inputs and what float64 makes of them."""
+
+    kernel: Kernel
+    specs: Mapping[str, Spec]
+    chip: Hardware
+    inputs: Sequence[Any]
+    expected: tuple
+    origin: str
+    seed: int | None
+
+    def examine(self, values: Mapping[str, Any], gate: AbstractGate | Mapping[str, AbstractGate] | None) -> Examination:
+        names = tuple(self.kernel.outputs)
+        got = _tuple(run(self.kernel, *self.inputs, hardware=self.chip, **values))
+        candidate, golden = (dict(zip(names, arrays, strict=True)) for arrays in (got, self.expected))
+        if gate is None:
+            verdict = self._bound(values, got)
+        else:
+            plain = baseline(self.kernel, self.inputs, values) if self.kernel.name in BASELINES else None
+            verdict = judge(gate, candidate, golden, baseline=plain, seed=self.seed)
+        return Examination(
+            kernel=self.kernel.name,
+            compared={name: str(spec) for name, spec in self.specs.items()},
+            distribution=self.origin,
+            seed=self.seed,
+            report=compare(candidate, golden, seed=self.seed),
+            verdict=verdict,
+            inputs=tuple(self.inputs),
+            values=values,
+        )
+
+    def _bound(self, values: Mapping[str, Any], got: tuple) -> Verdict:
+        bound = bound_report(
+            self.kernel, self.specs, values, self.chip, self.inputs, got, self.expected, self.seed or 0
+        )
+        worst = f"error {bound.max_abs:.3g} at {bound.index}: got {bound.got:.8g}, expected {bound.expected:.8g}"
+        text = f"{bound.summary}; {worst}" + ("" if self.seed is None else f"; seed {self.seed}")
+        return Verdict((Finding(", ".join(self.kernel.outputs), "bound", bound.passed, text),))
 
 
 def _origin(distribution: str | Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from .._dtypes import format_of
 from .._errors import PyptoxError
@@ -40,7 +41,7 @@ class Quantized:
 
 
 def quantize(
-    x: jax.Array,
+    x: ArrayLike,
     dtype: str = "int8",
     *,
     per: str = "token",
@@ -117,7 +118,7 @@ def _scale(
     return scale, jnp.round(low - least / scale)
 
 
-def fake_quantize(x: jax.Array, dtype: str = "int8", **options: Any) -> jax.Array:
+def fake_quantize(x: ArrayLike, dtype: str = "int8", **options: Any) -> jax.Array:
     """``x`` after :func:`quantize` and back, float32; the derivative is that of the identity (straight through).
 
     >>> jax.grad(lambda x: fake_quantize(x, per="tensor").sum())(jnp.asarray([0.3, 1.0])).tolist()

@@ -7,6 +7,7 @@ from ..._errors import PyptoxError
 from .._chunks import Pair
 from .._compare import THRESHOLDS, LeafReport, leaf_report
 from ._base import AbstractLeafGate, Finding
+from ._exceed import exceeding
 
 
 def _where(leaf: LeafReport, pair: Pair) -> str:
@@ -36,11 +37,17 @@ class Ulp(AbstractLeafGate):
 
     def judge_leaf(self, pair: Pair) -> Finding:
         leaf = leaf_report(pair, THRESHOLDS)
+        if self.max is not None:  # the worst in units in the last place, not the largest error
+            most = self.max
+            found = exceeding(pair, lambda chunk: most * chunk.ulp)
+            where = found.said(pair, 0, f"{most:g} ulp")
+        else:
+            where = _where(leaf, pair)[2:]
         limits = {"max": self.max, "mean": self.mean, "p99": self.p99, "p99.9": self.p999}
         stated = {name: limit for name, limit in limits.items() if limit is not None}
         passed = all(leaf.ulp[name] <= limit for name, limit in stated.items()) and not leaf.special["disagree"]
         text = ", ".join(f"{name} {leaf.ulp[name]:.3g} (at most {limit:g})" for name, limit in stated.items())
-        return Finding(pair.name, str(self), passed, f"{text} ulp of {leaf.dtype}{_where(leaf, pair)}")
+        return Finding(pair.name, str(self), passed, f"{text} ulp of {leaf.dtype}; {where}")
 
 
 @final
