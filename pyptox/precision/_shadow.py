@@ -299,6 +299,6 @@ def _compiled(
     def forward(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array) -> tuple:
         return outputs_of(low_in, high_in, theta, one, True)
 
-    forward, pull = jax.jit(forward), jax.jit(pull)
+    run_forward, run_pull = jax.jit(forward), jax.jit(pull)
     # handed over at run time: as a constant it would be folded away
-    return Shadow(lambda *given: forward(*given, ONE), lambda *given: pull(*given, ONE), capacity, sites)
+    return Shadow(lambda *given: run_forward(*given, ONE), lambda *given: run_pull(*given, ONE), capacity, sites)

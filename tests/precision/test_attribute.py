@@ -77,6 +77,7 @@ def test_with_every_theta_at_one_the_shadow_is_the_stored_result_and_slopes_are_
     specs = kernel.specs(px.spec(inputs[0].shape, "bf16"))
     with float64_scope():
         shadow = shadow_of(kernel, specs, values, frozenset())
+        assert shadow_of(kernel, specs, dict(values), frozenset()) is shadow  # compiled once
         given = {"x": jnp.asarray(inputs[0])}
         low, high, _ = shadow.forward(given, {}, jnp.ones(shadow.capacity, jnp.float64))
         np.testing.assert_allclose(np.asarray(low[0]).astype(float), np.asarray(high[0]), atol=1e-15)
