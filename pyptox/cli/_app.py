@@ -144,11 +144,13 @@ def check(
     ] = "normal",
     save: Annotated[Path | None, typer.Option(help="Keep inputs and float64 outputs in this new folder.")] = None,
     replay: Annotated[Path | None, typer.Option(help="Take inputs and float64 outputs from this folder.")] = None,
+    attribute: Annotated[bool, typer.Option("--attribute", help="Say which lines the error comes from.")] = False,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
+    from ..precision import attribute as attribute_error
     from ..precision import examine, gates_named
 
     chip, required = preset(hardware), gates_named(gate or [])
@@ -158,13 +160,19 @@ def check(
         options: dict[str, Any] = {"distribution": distribution, "save_to": save, "replay": replay}
         report = examine(*problem, chip, seed, gate=required, **options)
     passed = report is not None and report.passed
+    blame = (
+        attribute_error(problem[0], *report.inputs, hardware=chip, **report.values) if attribute and report else None
+    )
     if as_json:
         precision = report.to_dict() if report else None
-        _show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
+        content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
+        _show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
     else:
         print("passed" if passed else "FAILED")
         print(verification)
         print(report or "float64 check skipped: the configuration does not fit the chip")
+        if blame:
+            print(blame)
     if not passed:
         raise typer.Exit(1)
 

@@ -22,6 +22,7 @@ from ._ops import full as full
 from ._ops import load as load
 from ._ops import matmul as matmul
 from ._ops import move as move
+from ._ops import named as named
 from ._ops import store as store
 from ._ops import zeros as zeros
 from ._reading import ROW_MAJOR as ROW_MAJOR

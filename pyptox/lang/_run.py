@@ -261,7 +261,10 @@ def reference(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _lookup(kernel, specs, parameters, hardware, float64):
+def compilation_key(
+    kernel: Kernel, specs: Mapping[str, Spec], parameters: Mapping[str, Any], hardware: Hardware | None
+) -> tuple[tuple, tuple, tuple]:
+    """What the values of a kernel are compiled for: specs, configuration, and the sizes of the chip that matter."""
     sizes = (hardware or a2a3()).sizes
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
@@ -269,4 +272,8 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     known = [
         (n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()
     ]
-    return _compiled(kernel, tuple(known), tuple(values.items()), tuple(limits.items()), float64)
+    return tuple(known), tuple(values.items()), tuple(limits.items())
+
+
+def _lookup(kernel, specs, parameters, hardware, float64):
+    return _compiled(kernel, *compilation_key(kernel, specs, parameters, hardware), float64)

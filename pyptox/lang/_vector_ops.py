@@ -59,12 +59,15 @@ def _added_product(context: Any, a: Tile, b: Tile, c: Tile) -> jax.Array:
     return factor * other + term
 
 
-def _binary(name: str, function: Callable, passes: float = 2.0, by_element: bool = False) -> Operation:
+def _binary(
+    name: str, function: Callable, passes: float = 2.0, by_element: bool = False, exact: bool = False
+) -> Operation:
     return Operation(
         name,
         infer=lambda a, b: _broadcast(name, a, b),
         run=lambda context, a, b: function(*_together(name, a, b)),
         cost=rules.vector(passes, by_row=True, by_element=by_element),
+        exact=exact,
     )
 
 
@@ -80,10 +83,13 @@ def _scalar_operand(name: str, function: Callable, passes: float = 1.0, by_eleme
     return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(passes, by_element=by_element))
 
 
-def unary_operation(name: str, function: Callable, passes: float = 1.0, by_element: bool = False) -> Operation:
+def unary_operation(
+    name: str, function: Callable, passes: float = 1.0, by_element: bool = False, *, exact: bool = False
+) -> Operation:
     """An elementwise operation of one tile in Vec, from a ``jax.numpy`` function of the array.
 
-    ``passes`` is its cycles for each 256 bytes of the tile, or, with ``by_element``, for each 64 elements.
+    ``passes`` is its cycles for each 256 bytes of the tile, or, with ``by_element``, for each 64 elements; ``exact``
+    says that it rounds nothing.
     """
 
     def infer(tile: Tile) -> TileType:
@@ -91,7 +97,7 @@ def unary_operation(name: str, function: Callable, passes: float = 1.0, by_eleme
         return TileType(tile.shape, tile.valid, tile.dtype, Vec)
 
     cost = rules.vector(passes, by_element=by_element)
-    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=cost)
+    return Operation(name, infer=infer, run=lambda context, t: function(t.payload), cost=cost, exact=exact)
 
 
 _BINARY = {
@@ -99,8 +105,8 @@ _BINARY = {
     "subtract": _binary("subtract", jnp.subtract),
     "multiply": _binary("multiply", jnp.multiply),
     "divide": _binary("divide", jnp.divide, 4.2, True),
-    "maximum": _binary("maximum", jnp.maximum),
-    "minimum": _binary("minimum", jnp.minimum),
+    "maximum": _binary("maximum", jnp.maximum, exact=True),
+    "minimum": _binary("minimum", jnp.minimum, exact=True),
 }
 _SCALAR = {
     "add": _scalar_operand("add", jnp.add),
@@ -164,11 +170,13 @@ log = unary_operation("log", jnp.log, 2.0, True)
 sqrt = unary_operation("sqrt", jnp.sqrt, 2.0, True)
 rsqrt = unary_operation("rsqrt", jax.lax.rsqrt, 2.0, True)
 reciprocal = unary_operation("reciprocal", lambda x: 1 / x, 2.0, True)
-negative = unary_operation("negative", jnp.negative)
-absolute = unary_operation("absolute", jnp.abs)
+negative = unary_operation("negative", jnp.negative, exact=True)
+absolute = unary_operation("absolute", jnp.abs, exact=True)
 
 
-def _reduction(name: str, function: Callable, neutral: float, extra_start: float = 0.0) -> Operation:
+def _reduction(
+    name: str, function: Callable, neutral: float, extra_start: float = 0.0, exact: bool = False
+) -> Operation:
     def infer(tile: Tile) -> TileType:
         _require_vec(name, tile)
         return TileType((tile.shape[0], 1), (tile.valid[0], 1), tile.dtype, Vec)
@@ -178,7 +186,7 @@ def _reduction(name: str, function: Callable, neutral: float, extra_start: float
         masked = jnp.where(inside[None, :], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
         return function(masked, axis=1, keepdims=True)
 
-    return Operation(name, infer=infer, run=run, cost=rules.row_reduction(extra_start))
+    return Operation(name, infer=infer, run=run, cost=rules.row_reduction(extra_start), exact=exact)
 
 
 def _sum(x: jax.Array, axis: int, keepdims: bool) -> jax.Array:
@@ -186,10 +194,10 @@ def _sum(x: jax.Array, axis: int, keepdims: bool) -> jax.Array:
 
 
 row_sum = _reduction("row_sum", _sum, 0.0, extra_start=0.56)
-row_max = _reduction("row_max", jnp.max, -jnp.inf)
+row_max = _reduction("row_max", jnp.max, -jnp.inf, exact=True)
 
 
-def _column_reduction(name: str, function: Callable, neutral: float, cost: Callable) -> Operation:
+def _column_reduction(name: str, function: Callable, neutral: float, cost: Callable, exact: bool = False) -> Operation:
     def infer(tile: Tile) -> TileType:
         _require_vec(name, tile)
         return TileType((1, tile.shape[1]), (1, tile.valid[1]), tile.dtype, Vec)
@@ -199,11 +207,11 @@ def _column_reduction(name: str, function: Callable, neutral: float, cost: Calla
         masked = jnp.where(inside[:, None], tile.payload, jnp.asarray(neutral, tile.payload.dtype))
         return function(masked, axis=0, keepdims=True)
 
-    return Operation(name, infer=infer, run=run, cost=cost)
+    return Operation(name, infer=infer, run=run, cost=cost, exact=exact)
 
 
 column_sum = _column_reduction("column_sum", _sum, 0.0, rules.column_reduction(19.4, 1.75))
-column_max = _column_reduction("column_max", jnp.max, -jnp.inf, rules.column_reduction(17.2, 17.8))
+column_max = _column_reduction("column_max", jnp.max, -jnp.inf, rules.column_reduction(17.2, 17.8), True)
 
 
 def _expand_infer(tile: Tile, *, columns: Scalar) -> TileType:
@@ -218,6 +226,7 @@ _row_expand = Operation(
     infer=_expand_infer,
     run=lambda context, tile, *, columns: jnp.broadcast_to(tile.payload, (tile.payload.shape[0], columns)),
     cost=rules.expand,
+    exact=True,
 )
 
 

@@ -1,10 +1,18 @@
-"""Rounding, and the comparison of a kernel's values with float64."""
+"""Rounding, the comparison of a kernel's values with float64, and where the error comes from."""
 
 from .._rounding import GRADIENTS as GRADIENTS
 from .._rounding import TOOLCHAIN as TOOLCHAIN
 from .._rounding import Rounding as Rounding
 from .._rounding import cast as cast
 from .._rounding import round_to as round_to
+from ._attribute import Attribution as Attribution
+from ._attribute import Functional as Functional
+from ._attribute import Share as Share
+from ._attribute import along_error as along_error
+from ._attribute import attribute as attribute
+from ._attribute import element as element
+from ._attribute import mean_error as mean_error
+from ._attribute_program import attribute_program as attribute_program
 from ._baseline import BASELINES as BASELINES
 from ._baseline import baseline as baseline
 from ._check import PrecisionReport as PrecisionReport
@@ -14,6 +22,9 @@ from ._chunks import Pair as Pair
 from ._compare import LeafReport as LeafReport
 from ._compare import Report as Report
 from ._compare import compare as compare
+from ._digits import Digits as Digits
+from ._digits import significant_digits as significant_digits
+from ._emulate import emulated as emulated
 from ._examine import Examination as Examination
 from ._examine import examine as examine
 from ._examine import survey as survey
@@ -43,6 +54,9 @@ from ._gates import require as require
 from ._inputs import DISTRIBUTIONS as DISTRIBUTIONS
 from ._inputs import draw as draw
 from ._inputs import sample_inputs as sample_inputs
+from ._intermediates import Intermediates as Intermediates
+from ._intermediates import NamedTile as NamedTile
+from ._intermediates import intermediates as intermediates
 from ._quantize import GRANULARITIES as GRANULARITIES
 from ._quantize import Quantized as Quantized
 from ._quantize import fake_quantize as fake_quantize
@@ -53,3 +67,17 @@ from ._snapshot import SnapshotError as SnapshotError
 from ._snapshot import identity_of as identity_of
 from ._snapshot import load as load
 from ._snapshot import save as save
+from ._stages import Stage as Stage
+from ._stages import StageFinding as StageFinding
+from ._stages import StageWalk as StageWalk
+from ._stages import stages as stages
+from ._stages import walk as walk
+from ._walker import Site as Site
+from ._what_if import Configure as Configure
+from ._what_if import Outcome as Outcome
+from ._what_if import Round as Round
+from ._what_if import Widen as Widen
+from ._what_if import Widening as Widening
+from ._what_if import fewest_widened as fewest_widened
+from ._what_if import what_if as what_if
+from ._what_if import widened as widened
