@@ -36,9 +36,7 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
             f"{wide[task]} cores. Use fewer blocks, or leave it out"
         )
     constants = schedule.values()
-    producers = work.edges.astype(np.float64)
-    ordinal = np.arange(1, count + 1, dtype=np.float64)
-    submitted = constants["submit_us"] * ordinal + constants["submit_edge_us"] * np.cumsum(producers)
+    submitted = work.submissions(constants)
     lengths = np.array([len(p) for p in work.waits], np.int32)
     preds = np.array([p for each in work.waits for p in each], np.int32)
     succs = np.repeat(np.arange(count, dtype=np.int32), lengths)
