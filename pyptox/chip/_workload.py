@@ -115,6 +115,15 @@ class Workload:
             moments,
         )
 
+    def kind(self, number: int) -> str:
+        """What a task is called without its number: the second word of its name on, or its name.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate"]).kind(0)
+        'gate'
+        """
+        label, _, rest = self.names[number].partition(" ")
+        return rest or label
+
     def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
         """When each submission ends, µs: as measured, or one after another."""
         if self.submitted_us is not None:
