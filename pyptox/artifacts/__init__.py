@@ -40,6 +40,8 @@ from ._path import Path as Path
 from ._path import Piece as Piece
 from ._path import observed_path as observed_path
 from ._records import read_records as read_records
+from ._replay import Replay as Replay
+from ._replay import replay as replay
 from ._report import Report as Report
 from ._report import report as report
 from ._simulated import simulated_capture as simulated_capture

@@ -15,8 +15,9 @@ from ._deps import Deps, Edge, Task
 from ._program_deps import kernel_slots, program_deps, task_ids
 from ._tables import NO_TASK, Blocks, Phases, Records, Submits
 
-CLOCK_HZ = 50_000_000
-"""The system counter of A2 and A3 cards: a tick is 20 ns."""
+CLOCK_HZ = 1_000_000_000
+"""Ticks of 1 ns, as on A5. With those of A2 and A3 cards, 20 ns, a replay would see tasks in another order wherever
+two of them become ready within a tick."""
 
 ZERO = 1000
 """The counter at the first submission; 0 would read as not recorded."""

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from .._errors import PyptoxError
+from ..cost._compilation_cache import persistent
 from ._constants import CONSTANTS, Schedule
 from ._machine import Record, compiled
 from ._oracle import Times
@@ -56,8 +57,10 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
         return result
 
     flight = flight or 6 * clusters + 16
+    with persistent():
+        machine = compiled(clusters, threads, tasks, edges, flight, early)
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        results = compiled(clusters, threads, tasks, edges, flight, early)(
+        results = machine(
             np.array([constants[name] for name in CONSTANTS]),
             padded(submitted, tasks + 1, np.inf, np.float64),
             padded(work.shapes, tasks + 1, ALLOC, np.int32),
