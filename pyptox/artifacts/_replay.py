@@ -96,11 +96,17 @@ class Replay:
 
     @cached_property
     def gap_causes_us(self) -> dict[str, dict[str, float]]:
-        """Gaps between blocks of one core by cause, over all cores: ``measured`` and ``simulated``."""
+        """Gaps between blocks of one core by cause, over all cores: ``measured`` and ``simulated``.
+
+        The wait of a part that is held back is ``unknown``, as it is in the capture.
+        """
         again = simulated_capture(self.timeline)
-        both = {"measured": self.capture, "simulated": again}
-        found = {name: gaps(one.records, one.deps).causes_us for name, one in both.items()}
-        return {cause: {name: float(np.nansum(causes[cause])) for name, causes in found.items()} for cause in CAUSES}
+        measured, simulated = (gaps(one.records, one.deps).causes_us for one in (self.capture, again))
+        held = self.recorded.held[again.records.blocks.task_id.astype(np.int64)]
+        waited = np.where(held, simulated["submit"], 0.0)
+        simulated |= {"submit": simulated["submit"] - waited, "unknown": simulated["unknown"] + waited}
+        both = {"measured": measured, "simulated": simulated}
+        return {cause: {name: float(np.nansum(causes[cause])) for name, causes in both.items()} for cause in CAUSES}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""

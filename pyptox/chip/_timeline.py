@@ -184,7 +184,8 @@ class Timeline:
     def _kind(self, number: int) -> str:
         if self.graph is not None:
             return self.graph.tasks[number].name
-        return SHAPES[self.workload.shapes[number]]
+        name, kind = self.workload.names[number], self.workload.kind(number)
+        return SHAPES[self.workload.shapes[number]] if kind == name else kind
 
     def by_hardware(self) -> dict[str, float]:
         """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.
