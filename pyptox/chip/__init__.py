@@ -2,6 +2,8 @@
 
 from ._constants import Schedule as Schedule
 from ._constants import a2a3_schedule as a2a3_schedule
+from ._early import EarlyUse as EarlyUse
+from ._early import early_uses as early_uses
 from ._edits import AbstractEdit as AbstractEdit
 from ._edits import AddDummy as AddDummy
 from ._edits import AddEdge as AddEdge
@@ -14,6 +16,8 @@ from ._edits import SetConstant as SetConstant
 from ._edits import SetCores as SetCores
 from ._edits import SetDuration as SetDuration
 from ._edits import Split as Split
+from ._explain import Explanation as Explanation
+from ._explain import explain as explain
 from ._path import Piece as Piece
 from ._simulate import makespan as makespan
 from ._simulate import simulate as simulate

@@ -185,7 +185,7 @@ class Timeline:
         if self.graph is not None:
             return self.graph.tasks[number].name
         name, kind = self.workload.names[number], self.workload.kind(number)
-        return SHAPES[self.workload.shapes[number]] if kind == name else kind
+        return SHAPES[self.workload.shapes[number]] if kind == name else kind.partition("[")[0]
 
     def by_hardware(self) -> dict[str, float]:
         """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.
