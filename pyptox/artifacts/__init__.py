@@ -36,6 +36,8 @@ from ._names import read_names as read_names
 from ._names import read_program as read_program
 from ._names import write_names as write_names
 from ._names import write_program as write_program
+from ._overhead import Steps as Steps
+from ._overhead import overhead as overhead
 from ._path import Path as Path
 from ._path import Piece as Piece
 from ._path import observed_path as observed_path

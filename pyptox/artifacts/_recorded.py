@@ -106,9 +106,7 @@ class _Reader:
         shapes = np.concatenate([shapes, np.where(fed[bare], DUMMY, ALLOC)])
         blocks = np.concatenate([blocks, np.zeros(len(bare), np.int64)])
         duration = np.concatenate([duration, np.zeros(len(bare))])
-        dispatch, start, finish = (
-            np.concatenate([x, nothing]) for x in (first["dispatch"], first["start"], finish)
-        )
+        dispatch, start, finish = (np.concatenate([x, nothing]) for x in (first["dispatch"], first["start"], finish))
         held = self.held[of] & ran
         order, moments, preds = self._order(of, shapes, np.where(held, self._taken(shapes, dispatch), 0.0), dispatch)
         flagged = {self.ids[place] for place, task in self.tasks if task.early_dispatch}

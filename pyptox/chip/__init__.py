@@ -2,6 +2,7 @@
 
 from ._constants import Schedule as Schedule
 from ._constants import a2a3_schedule as a2a3_schedule
+from ._durations import durations as durations
 from ._early import EarlyUse as EarlyUse
 from ._early import early_uses as early_uses
 from ._edits import AbstractEdit as AbstractEdit

@@ -167,9 +167,7 @@ class AddDummy(AbstractEdit):
         made = scenario.rebuilt(rows, waits, names=names, sync_start=sync, **changed)
         dummies = made.workload.shapes == DUMMY
         known = set(work.names)
-        origin = [
-            () if dummies[n] and made.workload.names[n] not in known else of for n, of in enumerate(made.origin)
-        ]
+        origin = [() if dummies[n] and made.workload.names[n] not in known else of for n, of in enumerate(made.origin)]
         return dataclasses.replace(made, origin=tuple(origin))
 
 

@@ -10,7 +10,6 @@ from ..hardware import Hardware
 from ..program._graph import Graph
 from ._constants import Schedule
 from ._early import EarlyUse, early_uses
-from ._path import DURATION
 from ._simulate import simulate
 from ._timeline import MEASURED, Timeline
 from ._workload import Workload

@@ -102,8 +102,11 @@ class WhatIf:
             f"limit     {self.before.limit} before, {self.after.limit} after",
             f"bound     {self.before.bound_us:,.2f} µs before, {self.after.bound_us:,.2f} µs after",
             f"staged    {len(staged)} tasks before, {len(now)} after"
-            + "".join(f"; {title}: {', '.join(sorted(names)[:SHOWN])}" for title, names in
-                      (("now", now - staged), ("no longer", staged - now)) if names),
+            + "".join(
+                f"; {title}: {', '.join(sorted(names)[:SHOWN])}"
+                for title, names in (("now", now - staged), ("no longer", staged - now))
+                if names
+            ),
         ]
         moved = [m for m in self.moves() if max(abs(m.start_shift_us), abs(m.finish_shift_us)) >= LEAST_US]
         lines += ["", f"{len(moved)} of {len(self.before.workload.names)} tasks moved"]

@@ -136,16 +136,18 @@ class Workload:
         return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
 
 
-def block_time_us(task: Task, hardware: Hardware) -> float:
-    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs."""
+def block_time_us(task: Task, hardware: Hardware) -> Any:
+    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs.
+
+    The chip's numbers may be traced by JAX.
+    """
     assert task.kernel is not None
     specs = task.specs()
     options = options_for(task.kernel, Options(warm=4), task.values)
     shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
     control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    chip = plain(hardware)
-    cost = predict(task.kernel, specs, shapes, task.values, chip, options, control)
-    return (float(cost.time_us) - chip.times.launch_us) / float(cost.waves)
+    cost = predict(task.kernel, specs, shapes, task.values, hardware, options, control)
+    return (cost.time_us - hardware.times.launch_us) / cost.waves
 
 
 def plain(hardware: Hardware) -> Hardware:
@@ -164,14 +166,14 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, float] = {}
-    times = []
+    chip, times = plain(hardware), []
     for task in graph.tasks:
         if task.kernel is None:
             times.append(0.0)
             continue
         key = same_work(task)
         if key not in known:
-            known[key] = block_time_us(task, hardware)
+            known[key] = float(block_time_us(task, chip))
         times.append(known[key])
     producers: list[set[int]] = [set() for _ in graph.tasks]
     for edge in graph.edges:
