@@ -1,6 +1,7 @@
 """Scheduling overhead over time: cores that are idle while blocks that could run on them wait to be dispatched."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def overhead(capture: Capture) -> dict[str, Steps]:
     ready = np.maximum(np.maximum(found.finish[task], submitted(records, found)[task]), at.first)
     waiting = found.known[task] & (found.finish[task] > NEVER) & (ready < at.dispatch)
     moments = np.unique(np.concatenate([at.start, at.end, at.dispatch, ready[waiting], [at.first]]))
-    steps: dict[str, np.ndarray] = {}
+    steps: dict[str, Any] = {}
     for kind, mine in zip(CORE_TYPES, (~vector, vector), strict=True):
         used = len(np.unique(blocks.core_id[mine]))
         cores = records.core_types.count(kind) if capture.whole else used
@@ -48,7 +49,7 @@ def overhead(capture: Capture) -> dict[str, Steps]:
     return {name: _changes(moments * us, values) for name, values in steps.items()}
 
 
-def _open(moments: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
+def _open(moments: np.ndarray, since: np.ndarray, until: np.ndarray) -> Any:
     """How many intervals ``[since, until)`` hold each moment."""
     begun = np.searchsorted(np.sort(since), moments, side="right")
     return begun - np.searchsorted(np.sort(until), moments, side="right")

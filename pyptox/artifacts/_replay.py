@@ -205,8 +205,8 @@ def _assumed(capture: Capture, found: Recorded) -> tuple[str, ...]:
     held = len(np.unique(found.task_id[found.held]))
     if held:
         result.append(
-            f"blocks of {held} of {len(np.unique(found.task_id[found.ran]))} tasks are taken up when they were measured "
-            "to be, because what they waited for is not in the capture; nothing moves them to before that"
+            f"blocks of {held} of {len(np.unique(found.task_id[found.ran]))} tasks are taken up when they were "
+            "measured to be, because what they waited for is not in the capture; nothing moves them to before that"
         )
     if not found.timed:
         result.append("submissions follow each other as the schedule's constants say; the first dispatches agree")

@@ -1,95 +1,15 @@
-"""Changes to a program or a capture, as values: each takes a scenario and gives another.
+"""Changes to a program or a capture, as values."""
 
-Tasks are named by the kernel's name (``up``: every task of that name), by number (``t3``) or by both (``t3 up``).
-"""
-
-import abc
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .._errors import PyptoxError
-from ..hardware import Hardware
-from ..program._graph import Graph
-from ._constants import CONSTANTS, Schedule
-from ._rows import rebuilt
-from ._workload import DUMMY, MOST_BLOCKS, SHAPES, Workload, workload
-
-
-@dataclass(frozen=True, eq=False)
-class Scenario:
-    """What a simulation runs, on what.
-
-    Attributes:
-        workload, schedule, hardware: as for :func:`pyptox.chip.simulate`.
-        origin: for each task the numbers of the tasks that it was before any change; empty for a new one.
-        graph: the program's, before any change; None for a workload or a capture, whose durations are given.
-    """
-
-    workload: Workload
-    schedule: Schedule
-    hardware: Hardware
-    origin: tuple[tuple[int, ...], ...]
-    graph: Graph | None = None
-
-    def select(self, name: str) -> list[int]:
-        """Numbers of the tasks called ``name``.
-
-        Raises:
-            PyptoxError: there is none.
-        """
-        work = self.workload
-        found = [n for n in range(work.tasks) if name in _titles(work, n)]
-        if not found:
-            known = sorted({title for n in range(work.tasks) for title in _titles(work, n)[1:]})
-            near = difflib.get_close_matches(name, known, 3, 0.5) or known[:8]
-            raise PyptoxError(f"`task` must name a task; got {name!r}. Try {', '.join(near) or 'a program with tasks'}")
-        return found
-
-    def kernels(self, name: str) -> list[int]:
-        """Those of them that have a kernel; there must be one."""
-        found = [n for n in self.select(name) if self.workload.shapes[n] < DUMMY]
-        if not found:
-            raise PyptoxError(f"`task` must name a task with a kernel; {name!r} has none")
-        return found
-
-    def rebuilt(self, rows: Sequence[int], waits: Sequence[Sequence[int]], **columns: Sequence[Any]) -> "Scenario":
-        """Other tasks: copies of ``rows`` with other producers and columns; see :func:`._rows.rebuilt`."""
-        work, order = rebuilt(self.workload, rows, waits, columns)
-        origin = [self.origin[rows[n]] for n in order]
-        return dataclasses.replace(self, workload=work, origin=tuple(origin))
-
-    def on(self, hardware: Hardware) -> "Scenario":
-        """On another chip: durations follow the cost model where there is a program."""
-        if self.graph is None:
-            return dataclasses.replace(self, hardware=hardware)
-        before, after = (workload(self.graph, chip).duration_us for chip in (self.hardware, hardware))
-        ratio = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-        scale = np.array([ratio[list(of)].mean() if of else 1.0 for of in self.origin])
-        work = self.workload.with_durations(self.workload.duration_us * scale)
-        return dataclasses.replace(self, workload=work, hardware=hardware)
-
-
-def _titles(work: Workload, number: int) -> tuple[str, ...]:
-    """The names that a task goes by; those for people last."""
-    name, kind = work.names[number], work.kind(number)
-    return name, name.partition(" ")[0], kind, kind.partition("[")[0]
-
-
-class AbstractEdit(abc.ABC):
-    """One change."""
-
-    @abc.abstractmethod
-    def apply(self, scenario: Scenario) -> Scenario:
-        """The scenario with the change made.
-
-        Raises:
-            PyptoxError: it cannot be made there.
-        """
+from ._constants import CONSTANTS
+from ._scenario import AbstractEdit, Scenario
+from ._workload import MOST_BLOCKS, SHAPES
 
 
 @dataclass(frozen=True)
@@ -105,7 +25,7 @@ class RemoveEdge(AbstractEdit):
         waits = [[p for p in of if n not in succs or p not in preds] for n, of in enumerate(work.waits)]
         if all(len(a) == len(b) for a, b in zip(waits, work.waits, strict=True)):
             raise PyptoxError(f"`pred` must be what `succ` waits for; {self.succ} does not wait for {self.pred}")
-        return scenario.rebuilt(range(work.tasks), waits)
+        return scenario.with_tasks(range(work.tasks), waits, {})
 
 
 @dataclass(frozen=True)
@@ -119,7 +39,7 @@ class AddEdge(AbstractEdit):
         work = scenario.workload
         preds, succs = scenario.select(self.pred), set(scenario.select(self.succ))
         waits = [sorted({*of, *preds} - {n}) if n in succs else list(of) for n, of in enumerate(work.waits)]
-        return scenario.rebuilt(range(work.tasks), waits)
+        return scenario.with_tasks(range(work.tasks), waits, {})
 
 
 @dataclass(frozen=True)
@@ -143,32 +63,26 @@ class AddDummy(AbstractEdit):
 
     def apply(self, scenario: Scenario) -> Scenario:
         work, chosen = scenario.workload, set(scenario.select(self.task))
-        rows, waits, names, places = [], [], [], {}
+        rows: list[int] = []
+        waits: list[list[int]] = []
+        names: list[str] = []
+        dummies: list[int] = []
+        places: dict[int, int] = {}
         for number, of in enumerate(work.waits):
             mine = [places[p] for p in of]
             if number in chosen:
                 if not of:
                     raise PyptoxError(f"`task` must wait for something; {work.names[number]} does not")
+                dummies.append(len(rows))
                 rows.append(number)
                 waits.append(mine)
                 names.append(f"{work.names[number].partition(' ')[0]}* dummy")
-                mine = [len(rows) - 1]
+                mine = [dummies[-1]]
             places[number] = len(rows)
             rows.append(number)
             waits.append(mine)
             names.append(work.names[number])
-        new = [n for n, name in enumerate(names) if name != work.names[rows[n]]]
-        columns = {"shapes": work.shapes, "blocks": work.blocks, "duration_us": work.duration_us, "early": work.early}
-        changed = {name: column[rows].copy() for name, column in columns.items()}
-        for name, value in {"shapes": DUMMY, "blocks": 0, "duration_us": 0.0, "early": False}.items():
-            changed[name][new] = value
-        sync = work.sync_start[rows].copy()
-        sync[new] = False
-        made = scenario.rebuilt(rows, waits, names=names, sync_start=sync, **changed)
-        dummies = made.workload.shapes == DUMMY
-        known = set(work.names)
-        origin = [() if dummies[n] and made.workload.names[n] not in known else of for n, of in enumerate(made.origin)]
-        return dataclasses.replace(made, origin=tuple(origin))
+        return scenario.with_tasks(rows, waits, {"names": names}, dummies)
 
 
 @dataclass(frozen=True)
@@ -195,7 +109,7 @@ class Split(AbstractEdit):
             blocks += [amount // count + (part < amount % count) for part in range(count)]
             names += [work.names[number] + (f"[{part}]" if count > 1 else "") for part in range(count)]
         waits = [[place for pred in work.waits[row] for place in places[pred]] for row in rows]
-        return scenario.rebuilt(rows, waits, blocks=blocks, names=names)
+        return scenario.with_tasks(rows, waits, {"blocks": blocks, "names": names})
 
 
 @dataclass(frozen=True)
@@ -228,7 +142,8 @@ class Merge(AbstractEdit):
         duration[merged] = float(work.blocks[members] @ work.duration_us[members]) / total
         names[merged] = f"{work.names[first].partition(' ')[0]} {'+'.join(dict.fromkeys(map(work.kind, members)))}"
         early[merged] = work.early[members].all()
-        made = scenario.rebuilt(rows, waits, blocks=blocks, duration_us=duration, names=names, early=early)
+        columns = {"blocks": blocks, "duration_us": duration, "names": names, "early": early}
+        made = scenario.with_tasks(rows, waits, columns)
         origin = list(made.origin)
         origin[made.workload.names.index(names[merged])] = tuple(o for n in members for o in scenario.origin[n])
         return dataclasses.replace(made, origin=tuple(origin))

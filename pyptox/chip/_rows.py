@@ -10,9 +10,17 @@ import numpy as np
 from .._errors import PyptoxError
 from ._workload import ALLOC, DUMMY, Workload
 
+Columns = Mapping[str, Sequence[Any] | np.ndarray]
+
+_DUMMY: dict[str, Any] = {"shapes": DUMMY, "blocks": 0, "duration_us": 0.0, "early": False, "sync_start": False}
+
 
 def rebuilt(
-    work: Workload, rows: Sequence[int], waits: Sequence[Sequence[int]], columns: Mapping[str, Sequence[Any]]
+    work: Workload,
+    rows: Sequence[int],
+    waits: Sequence[Sequence[int]],
+    columns: Columns,
+    dummies: Sequence[int] = (),
 ) -> tuple[Workload, list[int]]:
     """A workload of copies of tasks, in an order in which each comes after what it waits for.
 
@@ -21,6 +29,7 @@ def rebuilt(
         rows: the task that each is a copy of.
         waits: what each waits for, as places in ``rows``.
         columns: what is not copied, by name, an entry for each of ``rows``.
+        dummies: places of copies that keep nothing but the place of their submission: dummies.
 
     Returns:
         The workload, and the places in the order of its tasks: as given wherever that is possible.
@@ -35,25 +44,23 @@ def rebuilt(
     """
     order = _ordered(work, rows, waits)
     place = {n: at for at, n in enumerate(order)}
-    source = np.array([rows[n] for n in order], np.int64)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(work):
-        column = columns.get(field.name, getattr(work, field.name))
-        at = order if field.name in columns else source.tolist()
-        if isinstance(column, np.ndarray):
-            values[field.name] = column[np.asarray(at, np.int64)]
-        elif column is not None:
-            picked = [column[n] for n in at]
-            kind = getattr(work, field.name)
-            values[field.name] = np.array(picked, kind.dtype) if isinstance(kind, np.ndarray) else tuple(picked)
-    shapes = values["shapes"]
-    kept = [[p for p in dict.fromkeys(waits[n]) if shapes[place[p]] != ALLOC] for n in order]
-    values["waits"] = tuple(tuple(sorted(place[p] for p in of)) for of in kept)
+        was = getattr(work, field.name)
+        if was is None:
+            continue
+        column = [columns[field.name][n] for n in order] if field.name in columns else [was[rows[n]] for n in order]
+        values[field.name] = np.array(column, was.dtype) if isinstance(was, np.ndarray) else tuple(column)
+    new = [place[n] for n in dummies]
+    for name, value in _DUMMY.items():
+        values[name][new] = value
+    kept = [sorted({place[p] for p in waits[n] if values["shapes"][place[p]] != ALLOC}) for n in order]
+    values["waits"] = tuple(map(tuple, kept))
     # allocations are wired too, and are not among what is waited for
-    others = np.array([work.edges[n] - len(work.waits[n]) for n in source], np.int64)
-    new = (shapes == DUMMY) & (work.shapes[source] != DUMMY)
-    values["edges"] = (np.where(new, 0, others) + [len(of) for of in kept]).astype(np.int32)
-    if values.get("submitted_us") is not None:
+    others = np.array([work.edges[rows[n]] - len(work.waits[rows[n]]) for n in order], np.int64)
+    others[new] = 0
+    values["edges"] = (others + np.array([len(of) for of in kept], np.int64)).astype(np.int32)
+    if "submitted_us" in values:
         values["submitted_us"] = np.maximum.accumulate(values["submitted_us"])
     return Workload(**values), order
 

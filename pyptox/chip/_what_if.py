@@ -9,7 +9,7 @@ import numpy as np
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ._constants import Schedule
-from ._edits import AbstractEdit, Scenario
+from ._scenario import AbstractEdit, Scenario
 from ._simulate import simulate
 from ._timeline import Timeline
 from ._workload import Workload
@@ -69,7 +69,8 @@ class WhatIf:
 
     def staged(self) -> tuple[list[str], list[str]]:
         """Tasks that early dispatch staged before, and after."""
-        return tuple([t.workload.names[n] for n in np.flatnonzero(t.staged)] for t in (self.before, self.after))  # type: ignore[return-value]
+        before, after = ([t.workload.names[n] for n in np.flatnonzero(t.staged)] for t in (self.before, self.after))
+        return before, after
 
     def attribution(self) -> dict[str, tuple[float, float]]:
         """Microseconds of the makespan by constant and kind of task, before and after."""

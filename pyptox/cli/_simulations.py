@@ -105,9 +105,7 @@ def what_if(
     blocks: Annotated[list[str] | None, typer.Option(help="NAME=BLOCKS: cut the same work otherwise.")] = None,
     duration: Annotated[list[str] | None, typer.Option(help="NAME=US: of one block.")] = None,
     cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
-    constants: Annotated[
-        list[str] | None, typer.Option("--set", help="CONSTANT=VALUE of the schedule or chip.")
-    ] = None,
+    constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
     hardware: Chip = "a2a3",
     out: Out = None,
     as_json: Json = False,
