@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..chip import Schedule, Timeline, a2a3_schedule, simulate
-from ..chip._blocks import layout
 from ..hardware import Hardware, a2a3
 from ._capture import Capture
 from ._deps import label
@@ -38,7 +37,7 @@ class Replay:
     @cached_property
     def _published(self) -> np.ndarray:
         """When the first block of each part was published in the simulation; infinite without blocks."""
-        blocks = layout(self.timeline).blocks
+        blocks = self.timeline.layout.blocks
         first = np.full(self.timeline.workload.tasks, np.inf)
         np.minimum.at(first, blocks.task, blocks.dispatch)
         return first

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..chip._blocks import Blocks as Layout
-from ..chip._blocks import Served, layout
+from ..chip._blocks import Blocks as Placed
+from ..chip._blocks import Served
 from ..chip._oracle import clusters_of
 from ..chip._timeline import Timeline
 from ..chip._workload import AIC, AIV, MIX, SHAPES, Workload
@@ -52,7 +52,7 @@ def _workload_deps(work: Workload, kernels: Sequence[tuple[int, ...]]) -> Deps:
 
 
 def _records(timeline: Timeline, ids: np.ndarray, clock_hz: int) -> Records:
-    placed = layout(timeline)
+    placed = timeline.layout
     clusters, threads = timeline.clusters, timeline.schedule.threads
     each = clusters_of(clusters, threads)
     owners = np.arange(clusters) // each
@@ -73,7 +73,7 @@ def _records(timeline: Timeline, ids: np.ndarray, clock_hz: int) -> Records:
     )
 
 
-def _blocks(b: Layout, ids: np.ndarray, clusters: int, ticks) -> Blocks:
+def _blocks(b: Placed, ids: np.ndarray, clusters: int, ticks) -> Blocks:
     core = np.where(b.lane == 0, b.cluster, clusters + 2 * b.cluster + b.lane - 1)
     order = np.lexsort((b.order, b.start, core))
     sorted_cores = core[order]

@@ -1,5 +1,8 @@
 """The chip simulator: when every task of a program runs, what it waited for, and what the makespan is made of."""
 
+from ._blocks import Blocks as Blocks
+from ._blocks import Layout as Layout
+from ._blocks import Served as Served
 from ._constants import Schedule as Schedule
 from ._constants import a2a3_schedule as a2a3_schedule
 from ._durations import durations as durations

@@ -5,13 +5,15 @@ one by one, by the same rules as the walk back of :mod:`._path`, only forward.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ._path import Walk
-from ._timeline import Timeline
 from ._workload import AIC, AIV, DUMMY, MIX
+
+if TYPE_CHECKING:
+    from ._timeline import Timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class _Forward(Walk):
         return self.known[event]
 
 
-def layout(timeline: Timeline) -> Layout:
+def layout(timeline: "Timeline") -> Layout:
     """Lay out the blocks of a timeline.
 
     The last block of a core is finished when its thread has retired the task's part; one before it, when a thread that
@@ -183,7 +185,7 @@ def _cores(shape: int, unit: int) -> tuple:
     return unit, slice(0, 1) if shape == AIC else slice(0, 3)
 
 
-def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> dict[str, np.ndarray]:
+def _expanded(walk: _Forward, timeline: "Timeline", runs: list[_Run]) -> dict[str, np.ndarray]:
     """Columns of one row a block."""
     work, values = timeline.workload, walk.values
     kinds = {name: np.int64 if kind is int else np.float64 for name, kind in _Run.__annotations__.items()}
@@ -209,7 +211,7 @@ def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> dict[str,
     return {"task": task, "unit": columns["unit"], "order": order, **times}
 
 
-def _rows(timeline: Timeline, blocks: dict[str, np.ndarray]) -> Blocks:
+def _rows(timeline: "Timeline", blocks: dict[str, np.ndarray]) -> Blocks:
     """Rows of blocks, three of a MIX block."""
     shape = timeline.workload.shapes[blocks["task"]]
     row = np.repeat(np.arange(len(shape)), np.where(shape == MIX, 3, 1))

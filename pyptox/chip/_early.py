@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._blocks import layout
 from ._workload import AIV, DUMMY
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class EarlyUse:
 def early_uses(timeline: "Timeline") -> tuple[EarlyUse, ...]:
     """Every consumer, in the order of submission, proven by when its blocks were published."""
     work, times = timeline.workload, timeline.times
-    blocks = layout(timeline).blocks
+    blocks = timeline.layout.blocks
     published = np.full(work.tasks, -np.inf)
     np.maximum.at(published, blocks.task, blocks.dispatch)
     last = np.array([max((times.finish[p] for p in of), default=-np.inf) for of in work.waits])

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
 from ._oracle import Times
 from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
+
+if TYPE_CHECKING:
+    from ._blocks import Layout
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,13 @@ class Timeline:
     def _pieces(self) -> list[Piece]:
         walk = Walk(self.workload, self.schedule, self.clusters, self.times, self.record)
         return list(walk.back())[::-1]
+
+    @functools.cached_property
+    def layout(self) -> "Layout":
+        """Every block with its core and its stamps, and what the scheduler threads did."""
+        from ._blocks import layout
+
+        return layout(self)
 
     def critical(self) -> list[Piece]:
         """The observed critical path, first to last: each piece starts where the one before it ends.
