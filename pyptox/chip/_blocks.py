@@ -5,7 +5,7 @@ one by one, by the same rules as the walk back of :mod:`._path`, only forward.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def _expanded(walk: _Forward, timeline: "Timeline", runs: list[_Run]) -> dict[st
     """Columns of one row a block."""
     work, values = timeline.workload, walk.values
     kinds = {name: np.int64 if kind is int else np.float64 for name, kind in _Run.__annotations__.items()}
-    table = {name: np.array([getattr(one, name) for one in runs], kind) for name, kind in kinds.items()}
+    table: dict[str, Any] = {name: np.array([getattr(one, name) for one in runs], kind) for name, kind in kinds.items()}
     run = np.repeat(np.arange(len(runs)), table["amount"])
     columns = {name: column[run] for name, column in table.items()}
     task, step = columns["task"], columns["step"]
