@@ -13,18 +13,22 @@ from ._options import (
     Chip,
     Dtype,
     Groups,
+    Inputs,
     Json,
     K,
     KernelName,
     M,
     N,
     Out,
+    Problem,
     Seed,
     Settings,
     Sizes,
     Stages,
     Sync,
     Tile,
+    about_a_kernel,
+    problem_of,
     show,
 )
 from ._simulations import explain_capture, explain_program, graph, simulate, what_if
@@ -54,10 +58,11 @@ def pyptox(
 @app.command()
 def tune(
     kernel: KernelName,
-    m: M,
-    n: N,
+    m: M = 0,
+    n: N = 0,
     k: K = 0,
     dtype: Dtype = "bf16",
+    inputs: Inputs = None,
     method: Annotated[str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")] = "auto",
     seed: Seed = 0,
     hardware: Chip = "a2a3",
@@ -79,8 +84,7 @@ def tune(
     from ._progress import progress_bar, stopped_between_batches
 
     chosen = kernel_named(kernel)
-    specs = specs_of(chosen, m, k, n, dtype, groups)
-    inputs = [specs[name] for name in chosen.inputs]
+    specs = specs_of(chosen, m, k, n, dtype, groups, inputs or [])
     held = given_values(chosen, "", None, settings or [])
     chip, space = preset(hardware), None
     if search:
@@ -90,7 +94,7 @@ def tune(
     with progress_bar(shown=shown) as bar, stopped_between_batches(bar) as progress:
         result = autotune.tune(
             chosen,
-            *inputs,
+            *(specs[name] for name in chosen.inputs),
             hardware=chip,
             space=space,
             values=held,
@@ -117,12 +121,13 @@ def explain(
     n: N = 0,
     k: K = 0,
     dtype: Dtype = "bf16",
+    inputs: Inputs = None,
+    groups: Groups = 8,
     tile: Tile = "",
     stages: Stages = None,
     settings: Settings = None,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     capture: CaptureFolder = None,
     out: Out = None,
     as_json: Json = False,
@@ -132,44 +137,35 @@ def explain(
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
     if capture is not None:
         return explain_capture(capture, out, as_json)
-    if what is not None and ":" in what:
+    assert what is not None
+    if ".py:" in what:
         return explain_program(what, sizes, hardware, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
-    from ._arguments import problem_of
 
     if sizes or out is not None:
-        raise ValueError("`SIZE=VALUE` and --out belong to a program; a kernel takes --m, --k and --n")
-    chosen, specs, values = problem_of(what or "", m, k, n, dtype, groups, tile, stages, settings)
-    return show(explain_cost(chosen, specs, values, preset(hardware), Options(warm=4, sync=sync)), as_json)
+        raise ValueError(f"`SIZE=VALUE` and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n")
+    problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
+    return show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
+@about_a_kernel
 def check(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
     from ..precision import check as compare
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip = preset(hardware)
-    verification = verify(chosen, specs, values, chip)
-    report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
+    verification = verify(*problem, chip)
+    report = compare(*problem, chip, seed=seed) if verification.passed else None
     passed = report is not None and report.passed
     if as_json:
         precision = report.to_dict() if report else None
@@ -197,18 +193,11 @@ def _reads_as(name: str, value: float) -> str:
 
 
 @app.command()
+@about_a_kernel
 def trace(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     out: Annotated[Path, typer.Option(help="Folder for the trace, metrics and summary.")] = Path("build_output/trace"),
     compare: Annotated[Path | None, typer.Option(help="A trace of msprof or Perf-Sim to show beside.")] = None,
     what_if: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Simulate the neighbours too.")] = True,
@@ -218,13 +207,11 @@ def trace(
     from .. import trace as tracing
     from ..cost import Options
     from ..hardware import preset
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip, options = preset(hardware), Options(warm=4, sync=sync)
     measured = tracing.read_lanes(compare) if compare is not None else {}
-    result = tracing.trace(chosen, specs, values, chip, options)
-    changes = tracing.what_if(chosen, specs, values, chip, options) if what_if and result.complete else []
+    result = tracing.trace(*problem, chip, options)
+    changes = tracing.what_if(*problem, chip, options) if what_if and result.complete else []
     files = tracing.write(result, out)
     if as_json:
         content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
@@ -328,18 +315,11 @@ def phases(
 
 
 @app.command()
+@about_a_kernel
 def pmu(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     event: Annotated[int | None, typer.Option(help="Event type; that of --compare, or 2 (busy cycles).")] = None,
     func: Annotated[int | None, typer.Option(help="The kernel's func_id; needed where a capture has several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the prediction to this pmu.csv.")] = None,
@@ -350,11 +330,9 @@ def pmu(
     from ..cost import Options
     from ..hardware import preset
     from ..pmu import survey
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     options = Options(warm=4, sync=sync)
-    result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
+    result = survey(*problem, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:
         result.save(out)
     show(result, as_json)
