@@ -18,7 +18,8 @@ _AIC, _AIV = SHAPES.index("AIC"), SHAPES.index("AIV")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A capture as a workload. One entry a part: a task, or a single block of a task that is held back.
+    """A capture as a workload. One entry a part: a task, or those blocks of one that is held back that were published
+    one after another.
 
     Attributes:
         work: the workload, in the order of submission.
@@ -83,10 +84,18 @@ class _Reader:
         return ran, ran & ~self.found.known & (not self.whole)
 
     def _parts(self) -> np.ndarray:
-        """The part of each row: its task's, or its own where a held task has blocks on one kind of core."""
-        alone = (self.held & ~self.mixed)[self.found.task]
-        rows = np.arange(len(alone)) + len(self.ids)
-        return np.unique(np.where(alone, rows, self.found.task), return_inverse=True)[1]
+        """The part of each row: its task's, or of a held task those published one after another.
+
+        Blocks follow each other where a scheduler thread could not have retired and published another in between.
+        """
+        c, task = self.schedule.values(), self.found.task
+        turn = c["dispatch_us"] + c["dispatch_each_us"] + c["complete_us"] + c["complete_each_us"]
+        dispatch = stamps(self.records).dispatch * (1e6 / self.records.clock_hz)
+        order = np.lexsort((dispatch, task))
+        later = self.held[task[order][1:]] & (np.diff(dispatch[order]) > turn)
+        part = np.empty(len(task), np.int64)
+        part[order] = np.concatenate([[0], np.cumsum((np.diff(task[order]) > 0) | later)])
+        return part
 
     def result(self) -> Recorded:
         at, us = stamps(self.records), 1e6 / self.records.clock_hz
@@ -136,7 +145,7 @@ class _Reader:
         blocks = rows.max(0).astype(np.int64)
         shapes = np.where(mixed, MIX, np.where(rows[0] > 0, _AIC, _AIV))
         at_once = blocks <= self.clusters * np.where(shapes == _AIV, 2, 1)
-        return shapes, blocks, np.where(at_once, longest.max(0), mean.max(0))
+        return shapes, blocks, np.where(at_once & ~self.held[of], longest.max(0), mean.max(0))
 
     def _taken(self, shapes: np.ndarray, dispatch: np.ndarray) -> np.ndarray:
         """When a part was taken up, for its first block to be published at ``dispatch``."""

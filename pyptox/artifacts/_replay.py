@@ -169,11 +169,12 @@ def _statistics(values: np.ndarray) -> dict[str, Any]:
 def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Schedule | None = None) -> Replay:
     """Simulate the tasks of a capture with their measured durations.
 
-    Every task has the blocks that were recorded. One whose blocks all run at once takes as long as the longest of them,
-    others the mean. Submissions are the measured ones where the capture has them (level 4).
+    Every task has the blocks that were recorded. Where all run at once, each takes as long as the longest of them, so
+    that the task ends when it did; else the mean. Submissions are the measured ones where the capture has them (level 4).
 
     Of a partial capture only the clusters with a recorded core are simulated. A task there whose inputs are not known
-    is held back: each of its blocks is taken up when it was measured to be, and then goes through the simulator.
+    is held back: its blocks are taken up when they were measured to be, those published one after another together,
+    and then go through the simulator.
 
     Args:
         capture: with its records; the graph, where there is one, says what waits for what.

@@ -38,6 +38,9 @@ class AddEdge(AbstractEdit):
     def apply(self, scenario: Scenario) -> Scenario:
         work = scenario.workload
         preds, succs = scenario.select(self.pred), set(scenario.select(self.succ))
+        made = [work.names[n] for n in succs if SHAPES[work.shapes[n]] == "ALLOC"]
+        if made:
+            raise PyptoxError(f"`succ` must be a task that can wait; {made[0]} is an allocation")
         waits = [sorted({*of, *preds} - {n}) if n in succs else list(of) for n, of in enumerate(work.waits)]
         return scenario.with_tasks(range(work.tasks), waits, {})
 

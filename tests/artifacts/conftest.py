@@ -6,6 +6,7 @@ import pytest
 
 from pyptox import artifacts
 from tests.artifacts.edits import NAMES
+from tests.chip.conftest import random_workload as random_workload
 
 
 @pytest.fixture
