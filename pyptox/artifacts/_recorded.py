@@ -18,8 +18,8 @@ _AIC, _AIV = SHAPES.index("AIC"), SHAPES.index("AIV")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A capture as a workload. One entry a part: a task, or those blocks of one that is held back that were published
-    one after another.
+    """A capture as a workload. One entry a part: a task, or those blocks of one that is held back that were published,
+    and ended, one after another.
 
     Attributes:
         work: the workload, in the order of submission.
@@ -84,17 +84,20 @@ class _Reader:
         return ran, ran & ~self.found.known & (not self.whole)
 
     def _parts(self) -> np.ndarray:
-        """The part of each row: its task's, or of a held task those published one after another.
+        """The part of each row: its task's, or of a held task those published, and ended, one after another.
 
-        Blocks follow each other where a scheduler thread could not have retired and published another in between.
+        Rows follow each other where a scheduler thread could not have retired and published another in between.
         """
-        c, task = self.schedule.values(), self.found.task
+        c, at, us = self.schedule.values(), stamps(self.records), 1e6 / self.records.clock_hz
         turn = c["dispatch_us"] + c["dispatch_each_us"] + c["complete_us"] + c["complete_each_us"]
-        dispatch = stamps(self.records).dispatch * (1e6 / self.records.clock_hz)
-        order = np.lexsort((dispatch, task))
-        later = self.held[task[order][1:]] & (np.diff(dispatch[order]) > turn)
-        part = np.empty(len(task), np.int64)
-        part[order] = np.concatenate([[0], np.cumsum((np.diff(task[order]) > 0) | later)])
+        part = self.found.task
+        held = self.held[part]
+        for moments in (at.dispatch * us, at.end * us):
+            order = np.lexsort((moments, part))
+            later = held[order][1:] & (np.diff(moments[order]) > turn)
+            new = np.concatenate([[0], np.cumsum((np.diff(part[order]) > 0) | later)])
+            part = np.empty_like(part)
+            part[order] = new
         return part
 
     def result(self) -> Recorded:

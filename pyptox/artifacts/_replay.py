@@ -173,8 +173,8 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
     that the task ends when it did; else the mean. Submissions are the measured ones where the capture has them (level 4).
 
     Of a partial capture only the clusters with a recorded core are simulated. A task there whose inputs are not known
-    is held back: its blocks are taken up when they were measured to be, those published one after another together,
-    and then go through the simulator.
+    is held back: its blocks are taken up when they were measured to be, those published and ended one after another
+    together, and then go through the simulator.
 
     Args:
         capture: with its records; the graph, where there is one, says what waits for what.
