@@ -170,7 +170,8 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
     """Simulate the tasks of a capture with their measured durations.
 
     Every task has the blocks that were recorded. Where all run at once, each takes as long as the longest of them, so
-    that the task ends when it did; else the mean. Submissions are the measured ones where the capture has them (level 4).
+    that the task ends when it did; else the mean. Submissions are the measured ones where the capture has them, at
+    level 4.
 
     Of a partial capture only the clusters with a recorded core are simulated. A task there whose inputs are not known
     is held back: its blocks are taken up when they were measured to be, those published and ended one after another

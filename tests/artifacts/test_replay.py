@@ -174,7 +174,7 @@ def test_a_run_of_20800_rows_is_read_and_replayed_in_five_seconds(tmp_path):
     rng = np.random.default_rng(0)
     waits = [rng.integers(n // 12 * 12 - 12, n // 12 * 12, 2).tolist() if n >= 12 else [] for n in range(800)]
     shapes = rng.choice(["AIC", "AIV"], 800).tolist()
-    work = chip.Workload.of(shapes, [26] * 800, rng.uniform(5, 40, 800), waits)
+    work = chip.Workload.of(shapes, [26] * 800, rng.uniform(5, 40, 800).tolist(), waits)
     artifacts.write_simulation(tmp_path, chip.simulate(work))
     artifacts.replay(artifacts.read_capture(tmp_path))  # compiled
     began = time.process_time()
