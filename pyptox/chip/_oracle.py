@@ -2,8 +2,8 @@
 
 What is simulated:
 
-* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``. An
-  allocation is complete when it is submitted.
+* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``, or
+  ends when it was measured to. An allocation is complete when it is submitted.
 * A task is ready when it is submitted and its last producer is finished. Ready queues, one for each shape, are first
   in, first out. At the same time, a finish comes before an end, then a submission, then dispatches of MIX, AIC, AIV
   and dummy tasks; two finishes, or two ends, in the order of the tasks.
@@ -94,8 +94,9 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         AIV: [[(i, 1 + j)] for i in range(clusters) for j in range(2)],
     }
     clock = [0.0] * schedule.threads
-    submitted, now = [], 0.0
-    for edges in work.edges.tolist():
+    submitted = [] if work.submitted_us is None else work.submitted_us.tolist()
+    now = 0.0
+    for edges in work.edges.tolist() if work.submitted_us is None else ():
         now += c["submit_us"] + c["submit_edge_us"] * edges
         submitted.append(now)
     successors: list[list[int]] = [[] for _ in range(work.tasks)]

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from .._errors import PyptoxError
+from ..cost._compilation_cache import persistent
 from ._constants import CONSTANTS, Schedule
 from ._machine import Record, compiled
 from ._oracle import Times
@@ -36,9 +37,7 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
             f"{wide[task]} cores. Use fewer blocks, or leave it out"
         )
     constants = schedule.values()
-    producers = work.edges.astype(np.float64)
-    ordinal = np.arange(1, count + 1, dtype=np.float64)
-    submitted = constants["submit_us"] * ordinal + constants["submit_edge_us"] * np.cumsum(producers)
+    submitted = work.submissions(constants)
     lengths = np.array([len(p) for p in work.waits], np.int32)
     preds = np.array([p for each in work.waits for p in each], np.int32)
     succs = np.repeat(np.arange(count, dtype=np.int32), lengths)
@@ -58,8 +57,10 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
         return result
 
     flight = flight or 6 * clusters + 16
+    with persistent():
+        machine = compiled(clusters, threads, tasks, edges, flight, early)
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        results = compiled(clusters, threads, tasks, edges, flight, early)(
+        results = machine(
             np.array([constants[name] for name in CONSTANTS]),
             padded(submitted, tasks + 1, np.inf, np.float64),
             padded(work.shapes, tasks + 1, ALLOC, np.int32),

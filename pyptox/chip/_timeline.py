@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from ._attribute import hardware_shares
 from ._constants import CONSTANTS, Schedule
 from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
 from ._oracle import Times
-from ._path import Piece, Walk, totals
+from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
+
+if TYPE_CHECKING:
+    from ._blocks import Layout
 
 
 @dataclass(frozen=True)
@@ -141,12 +144,23 @@ class Timeline:
         walk = Walk(self.workload, self.schedule, self.clusters, self.times, self.record)
         return list(walk.back())[::-1]
 
+    @functools.cached_property
+    def layout(self) -> "Layout":
+        """Every block with its core and its stamps, and what the scheduler threads did."""
+        from ._blocks import layout
+
+        return layout(self)
+
     def critical(self) -> list[Piece]:
         """The observed critical path, first to last: each piece starts where the one before it ends.
 
         They tile the makespan exactly.
         """
         return list(self._pieces)
+
+    @functools.cached_property
+    def _totals(self) -> Totals:
+        return totals(self._pieces, self.workload.tasks)
 
     def gradient(self) -> tuple[dict[str, int], np.ndarray]:
         """Derivative of the makespan in every constant of the schedule, and in every task's duration.
@@ -155,9 +169,10 @@ class Timeline:
         no derivative sees.
 
         Returns:
-            ``(by constant, by task)``. Constants and durations times these add up to the makespan.
+            ``(by constant, by task)``. Constants and durations times these add up to the makespan, where no submission
+            was measured.
         """
-        return totals(self._pieces, self.workload.tasks)
+        return self._totals.constants, self._totals.durations
 
     def attribution(self) -> dict[str, float]:
         """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
@@ -168,6 +183,8 @@ class Timeline:
         parts = {
             name: n * value for (name, value), n in zip(self.schedule.values().items(), constants.values(), strict=True)
         }
+        if self._totals.submitted is not None:
+            parts[MEASURED] = float(self.times.submitted[self._totals.submitted])
         spent = durations * self.workload.duration_us
         for number in np.flatnonzero(durations):
             kind = self._kind(int(number))
@@ -177,7 +194,8 @@ class Timeline:
     def _kind(self, number: int) -> str:
         if self.graph is not None:
             return self.graph.tasks[number].name
-        return SHAPES[self.workload.shapes[number]]
+        name, kind = self.workload.names[number], self.workload.kind(number)
+        return SHAPES[self.workload.shapes[number]] if kind == name else kind.partition("[")[0]
 
     def by_hardware(self) -> dict[str, float]:
         """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.
@@ -196,8 +214,9 @@ class Timeline:
         for name, n in constants.items():
             label = _LABELS[name]
             parts[label] = parts.get(label, 0.0) + n * values[name]
-        blocks = {k: v for k, v in self.attribution().items() if k not in CONSTANTS}
-        parts |= {f"{kind} blocks": time for kind, time in blocks.items()}
+        for kind, time in self.attribution().items():
+            if kind not in CONSTANTS:
+                parts[kind if kind == MEASURED else f"{kind} blocks"] = time
         return max(parts, key=parts.__getitem__) if durations.size else "none"
 
     def static_path(self) -> StaticPath:
@@ -285,6 +304,9 @@ class Timeline:
                 lines.append(f"{name:<20} {part:>9.2f}  {part / span:>6.1%}")
         return "\n".join(lines)
 
+
+MEASURED = "measured submission"
+"""The part of a makespan before the submission that it began with, where submissions were measured."""
 
 _LABELS = {
     "submit_us": "submission",

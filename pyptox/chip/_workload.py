@@ -1,7 +1,7 @@
 """What the simulator runs: tasks with cores, blocks and durations, and what each waits for."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ class Workload:
         waits: producers that gate each task's start, allocations left out.
         early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
         sync_start: the task's blocks start together.
+        submitted_us: when each submission ends, where that was measured; never falling, on the grid of times. None
+            where the schedule's constants say it.
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -49,6 +51,7 @@ class Workload:
     waits: tuple[tuple[int, ...], ...]
     early: np.ndarray
     sync_start: np.ndarray
+    submitted_us: np.ndarray | None = None
 
     @property
     def tasks(self) -> int:
@@ -66,6 +69,7 @@ class Workload:
         early: Sequence[bool] | None = None,
         sync_start: Sequence[bool] | None = None,
         names: Sequence[str] | None = None,
+        submitted_us: Sequence[float] | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
@@ -77,7 +81,7 @@ class Workload:
         """
         count = len(shapes)
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
-        given |= {"early": early, "sync_start": sync_start, "names": names}
+        given |= {"early": early, "sync_start": sync_start, "names": names, "submitted_us": submitted_us}
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -94,6 +98,9 @@ class Workload:
                 raise PyptoxError(f"`waits` of task {number} must be earlier tasks; got {list(preds)}")
             if shape == "ALLOC" and any(shapes[p] != "ALLOC" for p in preds):
                 raise PyptoxError(f"`waits` of task {number} must be empty: an allocation is made at its submission")
+        moments = None if submitted_us is None else on_grid(submitted_us).reshape(count)
+        if moments is not None and not (np.isfinite(moments).all() and (np.diff(moments, prepend=0.0) >= 0).all()):
+            raise PyptoxError("`submitted_us` must be in the order of submission: from 0 on, never falling")
         kinds = np.array([SHAPES.index(shape) for shape in shapes], np.int32)
         distinct = [sorted(set(map(int, preds))) for preds in waits]
         return cls(
@@ -105,23 +112,42 @@ class Workload:
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
             np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
             np.array([False] * count if sync_start is None else sync_start, bool).reshape(count) & (kinds < DUMMY),
+            moments,
         )
+
+    def kind(self, number: int) -> str:
+        """What a task is called without its number: the second word of its name on, or its name.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate"]).kind(0)
+        'gate'
+        """
+        label, _, rest = self.names[number].partition(" ")
+        return rest or label
+
+    def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
+        """When each submission ends, µs: as measured, or one after another."""
+        if self.submitted_us is not None:
+            return self.submitted_us
+        ordinal, producers = np.arange(1.0, self.tasks + 1), np.cumsum(self.edges.astype(np.float64))
+        return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
 
     def with_durations(self, duration_us: Any) -> "Workload":
         """The same tasks with other durations of a block, µs."""
         return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
 
 
-def block_time_us(task: Task, hardware: Hardware) -> float:
-    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs."""
+def block_time_us(task: Task, hardware: Hardware) -> Any:
+    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs.
+
+    The chip's numbers may be traced by JAX.
+    """
     assert task.kernel is not None
     specs = task.specs()
     options = options_for(task.kernel, Options(warm=4), task.values)
     shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
     control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    chip = plain(hardware)
-    cost = predict(task.kernel, specs, shapes, task.values, chip, options, control)
-    return (float(cost.time_us) - chip.times.launch_us) / float(cost.waves)
+    cost = predict(task.kernel, specs, shapes, task.values, hardware, options, control)
+    return (cost.time_us - hardware.times.launch_us) / cost.waves
 
 
 def plain(hardware: Hardware) -> Hardware:
@@ -140,14 +166,14 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, float] = {}
-    times = []
+    chip, times = plain(hardware), []
     for task in graph.tasks:
         if task.kernel is None:
             times.append(0.0)
             continue
         key = same_work(task)
         if key not in known:
-            known[key] = block_time_us(task, hardware)
+            known[key] = float(block_time_us(task, chip))
         times.append(known[key])
     producers: list[set[int]] = [set() for _ in graph.tasks]
     for edge in graph.edges:
