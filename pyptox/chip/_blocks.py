@@ -171,7 +171,7 @@ def _dummy_thread(walk: _Forward, task: int, served: list[Served]) -> int:
 def _placed(walk: _Forward, task: int, busy: np.ndarray) -> list[_Run]:
     """Where a task's blocks went; ``busy`` then holds its last block on each core."""
     shape, values = walk.work.shapes[task], walk.values
-    duration, step = float(walk.work.duration_us[task]), walk.round_us(task)
+    duration, step = float(walk.times.block[task]), walk.round_us(task)
     units = range(2 * walk.clusters if shape == AIV else walk.clusters)
     result = []
     for unit in units:
@@ -215,7 +215,7 @@ def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> Blocks:
     seen = np.array([walk.time(("retired", t, walk._thread(t, u))) for t, u in zip(task.tolist(), unit.tolist(), strict=True)])
     run = np.repeat(np.arange(len(runs)), amount)
     order = np.arange(len(run)) - np.repeat(np.cumsum(amount) - amount, amount)
-    duration = work.duration_us[task][run]
+    duration = timeline.times.block[task][run]
     start = begins[run] + order * step[run]
     end = start + duration
     ahead = np.where(order == 0, before[run], start - step[run] + duration)
