@@ -11,7 +11,6 @@ from ..cost._evaluate import Options, predict
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
-from ._constants import on_grid
 from ._costs import block_cost, plain, same_work
 from ._record import FOUND, HBM_SHARE
 
@@ -22,7 +21,7 @@ def hardware_shares(
     """Microseconds of ``counts`` blocks of each task by constant of ``hardware.times``, the launch left out.
 
     The time of a block is homogeneous of degree one in these constants, so the shares add up to ``counts`` times
-    ``block_us``. Blocks that others slow down are made of ``hbm_us`` or ``l2_us`` alone.
+    ``block_us``. What others slow down counts as ``hbm_us`` or ``l2_us``.
     """
     chip = plain(hardware)
     known: dict[Any, tuple[dict[str, float], dict[str, float]]] = {}
@@ -37,8 +36,13 @@ def hardware_shares(
         alone, block = sum(parts.values()), float(block_us[number])
         if block > alone + 1e-3:  # more than rounding to the grid of times
             cost = block_cost(task, chip)
-            slowed = float(on_grid((1 - found) * cost.hbm_us * memory[number, HBM_SHARE]))
-            parts, alone = {"hbm_us" if slowed >= block - 1e-3 else "l2_us": block}, block
+            share = memory[number, HBM_SHARE]
+            if alone + (alone - cost.resident_us) * (share - 1) >= block - 1e-3:  # what is missing comes more slowly
+                parts["hbm_us"] += block - alone
+            else:
+                slowed = (1 - found) * cost.hbm_us * share
+                parts = {"hbm_us" if slowed >= block - 1e-3 else "l2_us": block}
+            alone = block
         for name, part in parts.items():
             if part:
                 shares[name] = shares.get(name, 0.0) + float(counts[number]) * part * (block / alone)

@@ -225,7 +225,8 @@ def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> Blocks:
         timeline.staged[task][run], timeline.times.finish[np.maximum(woken, 0)] + values["doorbell_us"], -np.inf
     )
     receive = np.minimum(np.maximum(np.maximum(dispatch + values["doorbell_us"], ahead), gate), start)
-    alone = end + values["poll_us"] + values["complete_us"] + weight[run] * values["complete_each_us"]
+    alone = end + values["fin_us"] + values["poll_us"] + values["complete_us"]
+    alone = alone + weight[run] * values["complete_each_us"]
     finish = np.where(order == amount[run] - 1, seen[run], np.minimum(alone, seen[run]))
     # a MIX block is three rows
     shape = work.shapes[task][run]

@@ -35,6 +35,7 @@ class Schedule:
         doorbell_us: from publishing to the core's seeing it.
         receive_us: from there to the start of the kernel.
         first_us: the first block of a core starts so much later.
+        fin_us: from the end of a block until its core shows it.
         poll_us: looking at one core for its end; a thread looks at its busy cores in turn.
         switch_us: from the end of a block to the start of the one that is pending on the core.
         threads: scheduler threads.
@@ -54,6 +55,7 @@ class Schedule:
     doorbell_us: Number
     receive_us: Number
     first_us: Number
+    fin_us: Number
     poll_us: Number
     switch_us: Number
     threads: int = 3
@@ -102,7 +104,8 @@ _SOURCES = {
     "dummy_us": f"assumed: one pass of an idle scheduler loop, 0.44 µs ({_CAPTURE})",
     "doorbell_us": _MMIO,
     "receive_us": f"{_SWITCH}: 0.28 to 0.42 µs, warm",
-    "first_us": f"{_COLD}: a core's first task starts 1.8 µs (median) later than its others",
+    "first_us": f"{_COLD}: 1.9 to 3.2 µs from receiving a core's first task to its start, less those of a warm one",
+    "fin_us": f"{_MMIO}: 0.6 µs on average from an end to its being seen, one core looked at, less that look",
     "poll_us": f"{_MMIO}: one COND load takes 95 to 105 ns, one after the other",
     "switch_us": f"{_SWITCH}: 0.29 µs of setup; the 0.52 µs for a swimlane record are left out",
     "threads": "hw-native-sys/simpler:RUNTIME_LOGIC.md: one orchestrator and three schedulers",
@@ -125,7 +128,8 @@ def a2a3_schedule() -> Schedule:
         dummy_us=0.44,
         doorbell_us=0.14,
         receive_us=0.35,
-        first_us=1.8,
+        first_us=2.2,
+        fin_us=0.5,
         poll_us=0.10,
         switch_us=0.29,
         sources=_SOURCES,

@@ -22,7 +22,8 @@ class BlockCost:
     Attributes:
         cold_us: nothing that it reads is in L2.
         resident_us: everything is.
-        hbm_us, l2_us: how long HBM and L2 take for one round of blocks that find nothing.
+        hbm_us, l2_us: how long HBM and L2 take for the blocks that run together, if they find nothing.
+        together: how many these are.
         shares: of the traffic from HBM, by tensor.
     """
 
@@ -30,6 +31,7 @@ class BlockCost:
     resident_us: float
     hbm_us: float
     l2_us: float
+    together: float
     shares: dict[str, float]
 
 
@@ -47,6 +49,7 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
         min((float(warm.time_us) - launch) / waves, cold_us),
         min(float(cold.hbm_cycles) / chip.clock_mhz / waves, cold_us),
         min(moved * chip.times.l2_us / waves, cold_us),
+        max(float(cold.blocks) / waves, 1.0),
         shares,
     )
 
@@ -94,7 +97,7 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, BlockCost] = {}
-    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, {})
+    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     costs = []
     for task in graph.tasks:
         if task.kernel is not None:
@@ -107,6 +110,7 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         *([getattr(cost, name) for cost in costs] for name in ("resident_us", "hbm_us", "l2_us")),
         regions=regions.sizes,
         uses=[regions.uses(task, cost.shares) for task, cost in zip(graph.tasks, costs, strict=True)],
+        together=[cost.together for cost in costs],
         capacity=float(hardware.sizes.l2),
     )
     producers: list[set[int]] = [set() for _ in graph.tasks]

@@ -75,8 +75,9 @@ class Memory(NamedTuple):
     """What blocks move, and where it may lie. Empty without memory."""
 
     resident: jax.Array  # [tasks + 1], µs of a block that finds everything in L2
-    hbm: jax.Array  # µs of one round of blocks
+    hbm: jax.Array  # µs of the blocks that run together
     l2: jax.Array
+    together: jax.Array  # how many these are
     pointers: jax.Array  # [tasks + 2] into uses
     region: jax.Array  # [uses]
     share: jax.Array
@@ -106,6 +107,7 @@ class _Carry(NamedTuple):
     retired: jax.Array
     found: jax.Array
     memory: jax.Array
+    beside: jax.Array
     distance: jax.Array
 
 
@@ -156,6 +158,7 @@ class _Machine:
             jnp.zeros((self.rows, len(nothing.retired)), jnp.int32),
             jnp.zeros(self.rows if memory else 1),
             jnp.zeros((self.rows if memory else 1, len(nothing.memory))),
+            jnp.zeros((self.rows if memory else 1, len(nothing.beside)), jnp.int32),
             self.memory.distance,
         )
         return jax.lax.while_loop(lambda c: (c.small.left > 0) & ~c.small.full, self.step, carry)
@@ -177,9 +180,9 @@ class _Machine:
         if self.sizes.early:
             staged = jnp.where(kind == STAGING, _STAGED, 0)
             queues = queues._replace(waiting=queues.waiting.at[task].add(staged))
-        memory = carry.memory
+        memory, beside = carry.memory, carry.beside
         if self.sizes.uses:
-            memory = memory.at[started].set(out.memory)
+            memory, beside = memory.at[started].set(out.memory), beside.at[started].set(out.beside)
         return _Carry(
             out.small,
             queues,
@@ -188,18 +191,19 @@ class _Machine:
             carry.retired.at[jnp.where(kind == ENDED, task, self.sizes.tasks)].set(out.retired),
             carry.found.at[task].set(found) if self.sizes.uses else carry.found,
             memory,
+            beside,
             distance,
         )
 
     def event(self, upcoming: _Next, found: jax.Array) -> Event:
         """What the steps need to know of the task; ``found`` is the share of its traffic that L2 holds."""
         t, task = self.tasks, upcoming.task
-        duration, hbm, l2 = t.durations[task], jnp.zeros(()), jnp.zeros(())
+        duration, m, moves = t.durations[task], self.memory, (jnp.zeros(()),) * 4
         if self.sizes.uses:
-            duration = duration - on_grid((duration - self.memory.resident[task]) * found)
-            hbm, l2 = self.memory.hbm[task] * (1.0 - found), self.memory.l2[task]
-        given = upcoming.time, upcoming.ready, upcoming.slot, upcoming.unit, t.flags[task], hbm, l2
-        return Event(task, t.shapes[task], t.blocks[task], duration, *given)
+            duration = duration - on_grid((duration - m.resident[task]) * found)
+            moves = m.hbm[task] * (1.0 - found), m.l2[task], m.resident[task], m.together[task]
+        given = upcoming.time, upcoming.ready, upcoming.slot, upcoming.unit, t.flags[task]
+        return Event(task, t.shapes[task], t.blocks[task], duration, *given, *moves)
 
     def looked_up(self, carry: _Carry, task: jax.Array, begins: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The share of a task's traffic that it finds in L2; and L2 after it has used its regions."""
@@ -363,7 +367,7 @@ def compiled(sizes: Sizes):
     def simulate(constants: jax.Array, tasks: Tasks, memory: Memory):
         end = _Machine(sizes, constants, tasks, memory).run()
         q = end.queues
-        records = end.dispatched, end.retired, q.woken, q.admitted, end.found, end.memory
+        records = end.dispatched, end.retired, q.woken, q.admitted, end.found, end.memory, end.beside
         return end.small.full, q.ready, end.times, records
 
     with jax.enable_x64(True):
@@ -372,7 +376,7 @@ def compiled(sizes: Sizes):
         columns = [(rows, d) for d in (f, i, i, f, b, b, b, i)]
         columns += [((sizes.tasks + 2,), i), ((sizes.edges,), i), ((), i)]
         some = rows if sizes.uses else (0,)
-        kept = [(some, f), (some, f), (some, f), ((sizes.tasks + 2 if sizes.uses else 0,), i)]
+        kept = [(some, f)] * 4 + [((sizes.tasks + 2 if sizes.uses else 0,), i)]
         kept += [((sizes.uses,), i), ((sizes.uses,), f), ((sizes.regions,), f), ((sizes.regions,), f), ((), f)]
         arguments = shaped((len(CONSTANTS),), f), Tasks(*(shaped(*x) for x in columns)), Memory(*(shaped(*x) for x in kept))
         return jax.jit(simulate).lower(*arguments).compile(compiler_options=_OPTIONS)

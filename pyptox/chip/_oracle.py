@@ -17,8 +17,8 @@ What is simulated:
   a round retires and publishes one block on every core of the kind that the thread owns.
 * A block starts ``doorbell_us + receive_us`` after it is published, ``first_us`` later where a core of it has had no
   block before, and ``switch_us`` after the core's last block.
-* When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
-  its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
+* When a task's last block has ended, every thread that served it retires its part: it sees the end ``fin_us``
+  later and after looking at its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
   the last thread is done.
 * ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
   blocks; tasks of its kind behind it wait. Where it has more blocks than a thread has cores, tasks of the other kinds
@@ -35,8 +35,9 @@ What is simulated:
 * A dummy is retired by the thread that is free first, in ``dummy_us``; so is a predicated task that does not run.
 * What a block takes, where a workload has a :class:`._memory.Memory`: regions that a task uses are in L2 as far as they
   fit it beside what was used more recently; a task uses its regions when it is taken up or staged. What it finds there
-  makes its blocks shorter, and they ask less of HBM. Blocks are longer where the running tasks together ask more than
-  HBM, or L2, can supply: those that still run in the middle of its first block count, each with what it asks alone.
+  makes its blocks shorter, and they ask less of HBM. Blocks are longer where all cores together ask more than
+  HBM, or L2, can supply: the cores that are busy in the middle of its first block count, each with what its last task
+  asks there alone, and those on which the task itself has started by then.
 
 What is simplified:
 
@@ -85,6 +86,7 @@ class _Core:
         self.opens = 0.0  # start of the last block that it was given
         self.ends = _NEVER  # end of that block
         self.fresh = True  # it has had none
+        self.asks = (0.0, 0.0)  # shares of HBM and L2
 
 
 class _Sharing:
@@ -117,15 +119,20 @@ class _Sharing:
         duration, resident = float(self.work.duration_us[task]), float(self.memory.resident_us[task])
         return duration - float(on_grid((duration - resident) * self.found[task]))
 
-    def block(self, task: int, could: float, ends: dict[int, float]) -> float:
-        """What a block takes that starts at ``could``, while others have their last ends at ``ends``."""
-        alone = self.alone(task)
-        moved = float(self.memory.hbm_us[task]) * (1.0 - self.found[task]), float(self.memory.l2_us[task])
-        least = max(alone, GRID_US)
-        self.asks[task] = _share(moved[0] / least), _share(moved[1] / least)
-        asked = [task, *(n for n, end in ends.items() if end > could + alone / 2)]
-        shares = (sum(self.asks[n][way] for n in asked) for way in (0, 1))
-        return max(alone, *(float(on_grid(m * share)) for m, share in zip(moved, shares, strict=True)))
+    def block(self, task: int, starts: list[float], cores: list["_Core"]) -> float:
+        """What a block takes where units could start one at ``starts``."""
+        memory, alone, blocks = self.memory, self.alone(task), int(self.work.blocks[task])
+        resident = float(memory.resident_us[task])
+        moved = float(memory.hbm_us[task]) * (1.0 - self.found[task]), float(memory.l2_us[task])
+        middle = min(starts) + alone / 2
+        each = 3 if self.work.shapes[task] == MIX else 1
+        own = min(sum(start <= middle for start in starts), blocks) * each
+        together_us = max(alone, GRID_US) * float(memory.together[task]) * each
+        self.asks[task] = _share(moved[0] / together_us), _share(moved[1] / together_us)
+        busy = [core.asks for core in cores if middle < core.ends < _LATER]
+        shares = [sum(asks[way] for asks in busy) + own * self.asks[task][way] for way in (0, 1)]
+        slowed = resident + float(on_grid((alone - resident) * shares[0]))
+        return max(alone, slowed, *(float(on_grid(m * share)) for m, share in zip(moved, shares, strict=True)))
 
 
 def _share(value: float) -> float:
@@ -192,10 +199,16 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
         if sharing is not None:
             sharing.use(task)
 
-    def set_block(task: int, could: float) -> float:
+    def set_block(task: int, starts: list[float]) -> float:
         if sharing is not None:
-            block[task] = sharing.block(task, could, {n: end[n] for _, phase, n in retiring if phase == 2})
+            block[task] = sharing.block(task, starts, list(cores.values()))
         return block[task]
+
+    def given(core: tuple[int, int], task: int, opens: float, ends: float) -> None:
+        it = cores[core]
+        it.opens, it.ends, it.fresh = opens, ends, False
+        if sharing is not None and ends < _LATER:
+            it.asks = sharing.asks[task]
 
     def flight(unit: list[tuple[int, int]]) -> float:
         first = c["first_us"] if any(cores[core].fresh for core in unit) else 0.0
@@ -226,8 +239,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
                 by_rank = begin[thread] + c["dispatch_us"] + one * (rank + 1)
                 published.append((max(at + c["dispatch_us"] + one, by_rank), number))
         heapq.heapify(published)
-        soonest = min(could_start(shape, number, moment) for moment, number in published)
-        duration = set_block(task, soonest)
+        duration = set_block(task, [could_start(shape, number, moment) for moment, number in published])
         first: dict[int, float] = {}
         last: dict[int, float] = {}
         moment = time
@@ -238,7 +250,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
             first.setdefault(number, begins)
             last[number] = begins
             for core in unit:
-                cores[core].opens, cores[core].ends, cores[core].fresh = begins, begins + duration, False
+                given(core, task, begins, begins + duration)
             heapq.heappush(published, (begins + lag, number))
         dispatch[task] = time
         if work.early[task]:
@@ -286,7 +298,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
         held[task] = {number: could_start(shape, number, moment) for moment, number in published}
         for number in held[task]:
             for core in units[shape][number]:
-                cores[core].opens, cores[core].ends, cores[core].fresh = _LATER, _LATER, False
+                given(core, task, _LATER, _LATER)
 
     def together(task: int, shape: int, time: float) -> None:
         published = one_each(task, shape, time)
@@ -296,10 +308,10 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
         begin(task, {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()})
 
     def begin(task: int, starts: dict[int, float]) -> None:
-        duration = set_block(task, min(starts.values()))
+        duration = set_block(task, list(starts.values()))
         for number, begins in starts.items():
             for core in units[int(work.shapes[task])][number]:
-                cores[core].opens, cores[core].ends, cores[core].fresh = begins, begins + duration, False
+                given(core, task, begins, begins + duration)
         running(task, starts, starts)
 
     def ended(task: int) -> None:
@@ -307,7 +319,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
         done = []
         for thread, (last, count) in parts[task].items():
             busy = sum(core.ends >= last for (i, _), core in cores.items() if thread_of[i] == thread)
-            seen = max(clock[thread], last + c["poll_us"] * busy)
+            seen = max(clock[thread], last + c["fin_us"] + c["poll_us"] * busy)
             clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
             done.append(clock[thread])
         finish[task] = max(done)

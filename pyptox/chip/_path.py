@@ -160,7 +160,7 @@ class Walk:
         counts = _some(complete_us=1, complete_each_us=count)
         if source >= 0:
             return "retire", task, counts, self._source(source, task)
-        return "retire", task, counts | _some(poll_us=looked), ("ended", task, unit)
+        return "retire", task, counts | _some(fin_us=1, poll_us=looked), ("ended", task, unit)
 
     def _ended_back(self, task: int, unit: int):
         return "run", task, {DURATION: 1}, ("started", task, unit)

@@ -16,9 +16,9 @@ HEAD = 10
 of the last publication the core, the task that had it before where its slot opened last (-1 otherwise), and which core
 of the cluster that was."""
 
-FOUND, HBM_SHARE, L2_SHARE, MIDDLE, ORDINAL, BLOCK = range(6)
-"""Columns of a task's memory: the share of its traffic that L2 held; what all that ran asked of HBM and of L2, as
-shares of their rates; the moment at which that was looked at; which start it was; and what a block took, µs."""
+FOUND, HBM_SHARE, L2_SHARE, BLOCK = range(4)
+"""Columns of a task's memory: the share of its traffic that L2 held; what all cores together asked of HBM and of L2, as
+shares of their rates; and what a block took, µs."""
 
 
 class Record(NamedTuple):
@@ -31,7 +31,8 @@ class Record(NamedTuple):
     ``retired``: for each thread the source that it was busy with, cores looked at, core of the last end; then the
     thread that finished last. ``woken``: the producer whose finish made the task ready, -1 for its submission.
     ``eligible``: the same for eligible tasks, as ``2 x producer``, 1 more where it was its full publication.
-    ``memory``: columns :data:`FOUND` and on; no rows where the workload states nothing of memory.
+    ``memory``: columns :data:`FOUND` and on; no columns where the workload states nothing of memory. ``beside``: for
+    each core the task that it ran in the middle of this one's first block, -1 for none; then how many of its own blocks.
     """
 
     dispatched: np.ndarray
@@ -39,6 +40,7 @@ class Record(NamedTuple):
     woken: np.ndarray
     eligible: np.ndarray
     memory: np.ndarray
+    beside: np.ndarray
 
 
 class Small(NamedTuple):
@@ -47,6 +49,7 @@ class Small(NamedTuple):
     opens: jax.Array  # [clusters, 3], start of the last block
     ends: jax.Array
     given: jax.Array  # task of the last block
+    asks: jax.Array  # [clusters, 3, 2], shares of the rates of HBM and L2 that it asks for
     clock: jax.Array  # [threads]
     source: jax.Array
     held: jax.Array  # [clusters, 3], when a block that is held back could start
@@ -56,7 +59,6 @@ class Small(NamedTuple):
     following: jax.Array
     left: jax.Array
     full: jax.Array
-    begun: jax.Array  # starts of tasks so far
     time: jax.Array  # tasks in flight
     published: jax.Array
     phase: jax.Array
@@ -64,11 +66,10 @@ class Small(NamedTuple):
     last: jax.Array  # [in flight, threads]
     served: jax.Array
     core: jax.Array
-    asks: jax.Array  # [in flight, 2], shares of the rates of HBM and L2
 
 
 class Event(NamedTuple):
-    """One step: the task, when, and what is known of it. ``hbm`` and ``l2`` are µs of one round of its blocks."""
+    """One step: the task, when, and what is known of it. ``hbm`` and ``l2`` are µs of ``together`` of its blocks."""
 
     task: jax.Array
     shape: jax.Array
@@ -81,6 +82,8 @@ class Event(NamedTuple):
     flagged: jax.Array
     hbm: jax.Array
     l2: jax.Array
+    resident: jax.Array
+    together: jax.Array
 
 
 def int32(value: Any) -> jax.Array:
@@ -94,6 +97,7 @@ def at_start(clusters: int, threads: int, queues: int, flight: int, work: jax.Ar
         opens=jnp.zeros((clusters, 3)),
         ends=jnp.full((clusters, 3), -jnp.inf),
         given=jnp.full((clusters, 3), -1, jnp.int32),
+        asks=jnp.zeros((clusters, 3, 2)),
         clock=jnp.zeros(threads),
         source=jnp.full(threads, -1, jnp.int32),
         held=jnp.zeros((clusters, 3)),
@@ -103,7 +107,6 @@ def at_start(clusters: int, threads: int, queues: int, flight: int, work: jax.Ar
         following=int32(0),
         left=work,
         full=jnp.asarray(False),
-        begun=int32(0),
         time=jnp.full(flight, jnp.inf),
         published=jnp.full(flight, jnp.inf),
         phase=jnp.zeros(flight, jnp.int32),
@@ -111,5 +114,4 @@ def at_start(clusters: int, threads: int, queues: int, flight: int, work: jax.Ar
         last=jnp.full((flight, threads), -jnp.inf),
         served=jnp.zeros((flight, threads), jnp.int32),
         core=jnp.zeros((flight, threads), jnp.int32),
-        asks=jnp.zeros((flight, 2)),
     )

@@ -67,12 +67,12 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
         return _run(work, schedule, clusters, distance, 2 * flight)
     alloc = work.shapes == ALLOC
     columns = [np.where(alloc, submitted, x) for x in (np.asarray(ready)[:count], *np.asarray(stamps)[:count].T)]
-    dispatched, retired, woken, admitted, found, kept = (np.asarray(part)[:count] for part in records)
+    dispatched, retired, woken, admitted, found, kept, beside = (np.asarray(part)[:count] for part in records)
     block = work.duration_us
     if work.memory is not None:
         kept = np.concatenate([found[:, None], kept], 1)
         block = np.where(work.shapes < DUMMY, kept[:, BLOCK], 0.0)
-    return Times(submitted, *columns, block), Record(dispatched, retired, woken, admitted, kept)
+    return Times(submitted, *columns, block), Record(dispatched, retired, woken, admitted, kept, beside)
 
 
 def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks, int]:
@@ -81,9 +81,7 @@ def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks,
     lengths = np.array([len(p) for p in work.waits], np.int32)
     preds = np.array([p for each in work.waits for p in each], np.int32)
     succs = np.repeat(np.arange(count, dtype=np.int32), lengths)
-    edges = 4 * tasks  # cheap, and one size less to compile for
-    while edges < len(preds):
-        edges *= 4
+    edges = _four_times(tasks, len(preds))
     pointers = _pointers(np.bincount(preds, minlength=count), tasks)
     wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
     stageable = (work.shapes < DUMMY) & (work.blocks <= wide) & ~work.predicated
@@ -107,12 +105,12 @@ def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
     """What blocks move as the machine takes it; empty arrays where nothing is stated."""
     none, m = np.zeros(0), work.memory
     if m is None:
-        return Memory(none, none, none, np.zeros(0, np.int32), np.zeros(0, np.int32), none, none, none, np.float64(0.0))
+        return Memory(none, none, none, none, np.zeros(0, np.int32), np.zeros(0, np.int32), none, none, none, np.float64(0.0))
     region = np.array([region for each in m.uses for region, _ in each], np.int32)
     share = np.array([share for each in m.uses for _, share in each])
-    uses, regions = bucket(len(region)), bucket(len(m.regions))
+    uses, regions = _four_times(tasks, len(region)), bucket(len(m.regions))
     return Memory(
-        *(_padded(column, tasks + 1, 0.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us)),
+        *(_padded(column, tasks + 1, 1.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us, m.together)),
         _pointers(np.array([len(each) for each in m.uses], np.int32), tasks),
         _padded(region, uses, 0, np.int32),
         _padded(share, uses, 0.0, np.float64),
@@ -120,6 +118,14 @@ def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
         _padded(distance, regions, np.inf, np.float64),
         np.float64(m.capacity),
     )
+
+
+def _four_times(tasks: int, count: int) -> int:
+    """The size of a list with some entries a task: cheap, and one size less to compile for."""
+    size = 4 * tasks
+    while size < count:
+        size *= 4
+    return size
 
 
 def _pointers(lengths: np.ndarray, tasks: int) -> np.ndarray:

@@ -35,15 +35,17 @@ class Outcome(NamedTuple):
     dispatched: jax.Array  # what bound it
     stamps: jax.Array  # [3], taken up, first start, last end
     retired: jax.Array
-    memory: jax.Array  # what was asked of HBM and of L2, when that was looked at, which start, µs of a block
+    memory: jax.Array  # what was asked of HBM and of L2, µs of a block
+    beside: jax.Array
 
 
 class _Blocks(NamedTuple):
-    """What the blocks of a task take, and the row of memory."""
+    """What a block of a task takes, what it asks on each of its cores, and the rows of memory."""
 
     time: jax.Array
     asks: jax.Array
     row: jax.Array
+    beside: jax.Array
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Steps:
         """No rows."""
         threads = self.units.threads
         rows = jnp.zeros(HEAD + 2 * self.units.wide, jnp.int32), jnp.zeros(3), jnp.zeros(3 * threads + 1, jnp.int32)
-        return Outcome(small, *rows, jnp.zeros(5 if self.memory else 0))
+        beside = jnp.zeros(3 * self.units.clusters + 1 if self.memory else 0, jnp.int32)
+        return Outcome(small, *rows, jnp.zeros(3 if self.memory else 0), beside)
 
     @property
     def flight_us(self) -> jax.Array:
@@ -69,18 +72,25 @@ class Steps:
         """When the cores have received what is published."""
         return published + self.flight_us + jnp.where(seen.fresh, self.constants["first_us"], 0.0)
 
-    def blocks(self, s: Small, e: Event, could: jax.Array) -> _Blocks:
-        """What a block takes, for the tasks that still run in the middle of one that starts at ``could``."""
+    def blocks(self, s: Small, e: Event, could: jax.Array, most: jax.Array) -> _Blocks:
+        """What a block takes where ``could`` says when each unit could start one, at most ``most`` in all.
+
+        The cores that are busy in the middle of the first block slow it down, those that have started one by then too.
+        """
         if not self.memory:
-            return _Blocks(e.duration, jnp.zeros(2), jnp.zeros(0))
-        middle = could + e.duration / 2
-        running = (s.phase == 2) & (s.task >= 0) & (s.time > middle) & (s.time < jnp.inf)
-        time = jnp.maximum(e.duration, GRID_US)
-        asks = jnp.stack([rounded(e.hbm / time), rounded(e.l2 / time)])
-        shares = asks + jnp.sum(jnp.where(running[:, None], s.asks, 0.0), 0)
-        block = jnp.maximum(e.duration, jnp.maximum(on_grid(e.hbm * shares[0]), on_grid(e.l2 * shares[1])))
-        row = jnp.stack([shares[0], shares[1], middle, s.begun.astype(jnp.float64), block])
-        return _Blocks(block, asks, row)
+            return _Blocks(e.duration, jnp.zeros(2), jnp.zeros(0), jnp.zeros(0, jnp.int32))
+        middle = jnp.min(could) + e.duration / 2
+        beside = (s.ends > middle) & (s.ends < jnp.inf)
+        own = jnp.minimum(jnp.sum(could <= middle, dtype=jnp.int32), most)
+        cores = jnp.where(e.shape == MIX, 3, 1).astype(jnp.int32)
+        asks = rounded(jnp.stack([e.hbm, e.l2]) / (jnp.maximum(e.duration, GRID_US) * e.together * cores.astype(jnp.float64)))
+        others = jnp.sum(jnp.where(beside[..., None], s.asks, 0.0), (0, 1))
+        shares = others + asks * (own * cores).astype(jnp.float64)
+        slowed = e.resident + on_grid((e.duration - e.resident) * shares[0])
+        shared = jnp.maximum(on_grid(e.hbm * shares[0]), on_grid(e.l2 * shares[1]))
+        block = jnp.maximum(e.duration, jnp.maximum(slowed, shared))
+        tasks = jnp.where(beside, s.given, -1).reshape(-1)
+        return _Blocks(block, asks, jnp.stack([*shares, block]), jnp.concatenate([tasks, own[None]]))
 
     def dispatch(self, s: Small, e: Event) -> Outcome:
         """All blocks of a task, in waves over the cores of its kind."""
@@ -101,7 +111,7 @@ class Steps:
         served = self.arrives(first, seen)
         switched = seen.ends + c["switch_us"]
         start = jnp.where(active, jnp.maximum(served, switched), FAR)
-        block = self.blocks(s, e, jnp.min(start))
+        block = self.blocks(s, e, start, e.blocks)
         step = jnp.maximum(jnp.maximum(block.time + c["switch_us"], lag + self.flight_us), GRID_US)
         first, again = jnp.where(active, first, FAR), jnp.where(active, start + lag, FAR)
         has_first, more = shared_out(e.blocks.astype(jnp.float64), first, again, step, active)
@@ -139,7 +149,7 @@ class Steps:
         served = self.arrives(first if hold else jnp.full(self.units.wide, jnp.max(published)), seen)
         switched = seen.ends + c["switch_us"]
         could = jnp.maximum(served, switched)
-        block = self.blocks(s, e, jnp.min(jnp.where(used, could, jnp.inf)))
+        block = self.blocks(s, e, jnp.where(used, could, jnp.inf), e.blocks)
         start = jnp.full(self.units.wide, jnp.inf) if hold else could
         begins = jnp.full(self.units.threads, now)
         after, stamps = self._running(s, e, seen, used, start, start, start + block.time, begins, published, block)
@@ -150,7 +160,7 @@ class Steps:
         last, none = jnp.argmax(published).astype(jnp.int32), int32(-1)
         head = jnp.stack([bound, why, where, none, none, none, none, last, none, int32(0)])
         if hold:
-            after = after._replace(held=self.units.by_core(shape, used, could, s.held), begun=s.begun)
+            after = after._replace(held=self.units.by_core(shape, used, could, s.held))
         else:
             after = after._replace(emptied=now, emptier=e.task)
         return self._outcome(after, seen, head, seen.which_end, packed, stamps, block)
@@ -159,22 +169,24 @@ class Steps:
         """The blocks of a staged task start."""
         mine = (s.given == e.task) & (s.opens == jnp.inf)
         start = jnp.where(mine, jnp.maximum(s.held, e.time + self.constants["doorbell_us"]), s.opens)
-        first = jnp.min(jnp.where(mine, start, jnp.inf))
-        block = self.blocks(s, e, first)
-        end = jnp.where(mine, start + block.time, s.ends)
         used = jnp.any(self.units.views(e.shape, mine, False), 1)
+        could = jnp.where(used, self.units.views(e.shape, start, -jnp.inf).max(1), jnp.inf)
+        first = jnp.min(could)
+        block = self.blocks(s, e, could, e.blocks)
+        end = jnp.where(mine, start + block.time, s.ends)
         lasts, _, cores = self.units.by_thread(e.shape, used, self.units.views(e.shape, end, -jnp.inf).max(1))
         at = jnp.argmax(s.task == e.task).astype(jnp.int32)
         finished = jnp.max(lasts)
         after = s._replace(
             opens=start,
             ends=end,
-            begun=s.begun + 1,
             time=s.time.at[at].set(finished),
             last=s.last.at[at].set(lasts),
             core=s.core.at[at].set(cores),
         )
-        return self.nothing(after)._replace(stamps=jnp.stack([e.time, first, finished]), memory=block.row)
+        return self.nothing(after)._replace(stamps=jnp.stack([e.time, first, finished]))._replace(
+            memory=block.row, beside=block.beside
+        )
 
     def dummy(self, s: Small, e: Event) -> Outcome:
         """The thread that is free first retires it."""
@@ -183,7 +195,7 @@ class Steps:
         nothing, threads = self.nothing(s), self.units.threads
         bound = jnp.where(e.ready >= e.slot, READY, THREAD).astype(jnp.int32)
         nobody = jnp.zeros(threads, jnp.int32)
-        after = self._in_flight(s, e, finished, 1, jnp.inf, jnp.zeros(threads), nobody, nobody, jnp.zeros(2))._replace(
+        after = self._in_flight(s, e, finished, 1, jnp.inf, jnp.zeros(threads), nobody, nobody)._replace(
             clock=s.clock.at[thread].set(finished),
             source=s.source.at[thread].set(e.task * 16 + thread * 4 + DUMMIED),
         )
@@ -198,7 +210,7 @@ class Steps:
         owner = int32(np.repeat(self.units.of_cluster, 3))
         mine = owner[None, :] == int32(np.arange(threads))[:, None]
         looked = jnp.sum(mine & (s.ends.reshape(-1)[None, :] >= last[:, None]), 1, dtype=jnp.int32)
-        sees = last + c["poll_us"] * looked.astype(jnp.float64)
+        sees = last + c["fin_us"] + c["poll_us"] * looked.astype(jnp.float64)
         seen = jnp.maximum(s.clock, sees)
         served = count > 0
         done = seen + c["complete_us"] + c["complete_each_us"] * weight * count.astype(jnp.float64)
@@ -229,17 +241,22 @@ class Steps:
         lasts, counts, cores = units.by_thread(shape, used, end)
         clock = begins + c["dispatch_us"] + one * counts.astype(jnp.float64)
         finished = jnp.max(lasts)
-        after = self._in_flight(s, e, finished, 2, jnp.max(published), lasts, counts, cores, block.asks)._replace(
+        after = self._in_flight(s, e, finished, 2, jnp.max(published), lasts, counts, cores)._replace(
             opens=units.by_core(shape, used, final, s.opens),
             ends=units.by_core(shape, used, end, s.ends),
             given=units.by_core(shape, used, jnp.full(units.wide, e.task), s.given),
-            begun=s.begun + 1,
+            asks=self._asking(s, shape, used, block) if self.memory else s.asks,
             clock=jnp.where(counts > 0, clock, s.clock),
             source=jnp.where(counts > 0, units.labels(e.task, DISPATCHED), s.source),
         )
         return after, jnp.stack([e.time, jnp.min(jnp.where(used, start, jnp.inf)), finished])
 
-    def _in_flight(self, s, e: Event, time, phase: int, published, lasts, counts, cores, asks) -> Small:
+    def _asking(self, s: Small, shape: jax.Array, used: jax.Array, block: _Blocks) -> jax.Array:
+        wide = self.units.wide
+        ways = [self.units.by_core(shape, used, jnp.full(wide, block.asks[n]), s.asks[..., n]) for n in (0, 1)]
+        return jnp.stack(ways, 2)
+
+    def _in_flight(self, s, e: Event, time, phase: int, published, lasts, counts, cores) -> Small:
         free = jnp.argmax(s.task < 0).astype(jnp.int32)
         return s._replace(
             full=s.full | (s.task[free] >= 0),
@@ -250,7 +267,6 @@ class Steps:
             last=s.last.at[free].set(lasts),
             served=s.served.at[free].set(counts),
             core=s.core.at[free].set(cores),
-            asks=s.asks.at[free].set(asks) if self.memory else s.asks,
         )
 
     def _bound(self, s: Small, e: Event, seen: Seen, unit: jax.Array, otherwise: int):
@@ -273,7 +289,7 @@ class Steps:
     def _outcome(self, after, seen: Seen, head, which, packed, stamps, block: _Blocks) -> Outcome:
         previous = seen.given3[int32(self.units.numbers), which]
         record = jnp.concatenate([head, previous, packed])
-        return self.nothing(after)._replace(dispatched=record, stamps=stamps, memory=block.row)
+        return self.nothing(after)._replace(dispatched=record, stamps=stamps, memory=block.row, beside=block.beside)
 
 
 def on_grid(time_us: jax.Array) -> jax.Array:

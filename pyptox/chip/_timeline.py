@@ -174,7 +174,8 @@ class Timeline:
         if work.memory is None:
             nothing = np.zeros(work.tasks)
             return Slopes(counts, nothing, nothing, nothing)
-        return pulled_back(counts, work.duration_us, self.times.end, work.memory, self.record.memory)
+        cores = np.where(work.shapes == MIX, 3, 1)
+        return pulled_back(counts, work.duration_us, cores, work.memory, self.record)
 
     def attribution(self) -> dict[str, float]:
         """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
@@ -320,6 +321,7 @@ _LABELS = {
     "doorbell_us": "start of blocks",
     "receive_us": "start of blocks",
     "first_us": "start of blocks",
+    "fin_us": "FIN detection",
     "poll_us": "FIN detection",
     "switch_us": "start of blocks",
 }

@@ -18,7 +18,8 @@ def _memory(rng: np.random.Generator, durations: list[float]) -> Memory:
         uses.append([(region, share * (rng.random() < 0.8)) for region, share in zip(picked, shares, strict=False)])
     columns = [[d * x for d, x in zip(durations, rng.uniform(0, 1, count), strict=True)] for _ in range(3)]
     sizes = rng.integers(1, 100, regions).tolist()
-    return Memory.of(*columns, regions=sizes, uses=uses, capacity=float(rng.integers(20, 400)))
+    together = rng.integers(1, 25, count).tolist()
+    return Memory.of(*columns, regions=sizes, uses=uses, together=together, capacity=float(rng.integers(20, 400)))
 
 
 def _random(

@@ -11,7 +11,7 @@ from pyptox.chip._machine import compiled
 from pyptox.chip._oracle import oracle
 from pyptox.chip._run import bucket, run
 
-SCHEDULE = chip.a2a3_schedule().replace(first_us=0.0)
+SCHEDULE = chip.a2a3_schedule().replace(first_us=0.0, fin_us=0.0)
 C = SCHEDULE.values()
 FLIGHT = C["doorbell_us"] + C["receive_us"]
 
