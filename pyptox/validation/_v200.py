@@ -91,10 +91,15 @@ def layer(width: int, hardware: Hardware | None = None) -> Workload:
     names: list[str] = []
     columns: dict[str, list] = {name: [] for name in ("shape", "blocks", "time", "waits", "cost", "uses")}
     costs = {name: _cost(kernel, hardware) for name, kernel in KERNELS.items()}
-    regions = [k * n * 2 for k, n, _, _ in (kernel.product or (1, 1, 0, 0) for kernel in KERNELS.values())]
+    regions: list[int] = []  # the part of a weight that each block reads
+    first: dict[str, int] = {}
+    for name, kernel in KERNELS.items():
+        if kernel.product:
+            first[name] = len(regions)
+            regions += [kernel.product[0] * kernel.product[3] * 2] * kernel.blocks
     for tile in range(TILES):
         last: dict[str, list[int]] = {}
-        for number, (name, kernel) in enumerate(KERNELS.items()):
+        for name, kernel in KERNELS.items():
             last[name] = []
             requests = range(tile * REQUESTS // TILES, (tile + 1) * REQUESTS // TILES) if kernel.each else range(1)
             for request in requests:
@@ -109,7 +114,8 @@ def layer(width: int, hardware: Hardware | None = None) -> Workload:
                     columns["time"].append(costs[name].cold_us)
                     columns["waits"].append(before)
                     columns["cost"].append(costs[name])
-                    columns["uses"].append([(number, 1.0)] if kernel.product else [])
+                    parts = range(first.get(name, 0) + todo, first.get(name, 0) + todo + blocks)
+                    columns["uses"].append([(part, 1.0 / blocks) for part in parts] if kernel.product else [])
     memory = Memory.of(
         *([getattr(cost, name) for cost in columns["cost"]] for name in ("resident_us", "hbm_us", "l2_us")),
         regions=regions,
