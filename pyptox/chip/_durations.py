@@ -6,14 +6,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..cost._batch import options_for
+from ..cost._evaluate import Options, predict
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
-from ._workload import block_time_us, same_work
+from ._costs import same_work
 
 
 def durations(graph: Graph) -> Callable[[Hardware], Any]:
-    """A function of a chip that gives µs of one block of each task, as :func:`workload` takes them.
+    """A function of a chip that gives µs of one block of each task that finds nothing in L2, as a workload has them.
 
     It may be jitted, vmapped over the chip's numbers and differentiated in them; with :func:`makespan` it makes a whole
     program's time a function of the chip. Tasks without a kernel take 0.
@@ -36,7 +38,18 @@ def durations(graph: Graph) -> Callable[[Hardware], Any]:
     kernels = [task for _, task in distinct.values()]
 
     def of(hardware: Hardware) -> Any:
-        times = [jnp.asarray(block_time_us(task, hardware)) for task in kernels]
+        times = [jnp.asarray(_block_us(task, hardware)) for task in kernels]
         return jnp.stack([jnp.zeros_like(times[0]), *times])[place] if times else jnp.zeros(len(place))
 
     return of
+
+
+def _block_us(task: Task, hardware: Hardware) -> Any:
+    """``(time - launch) / waves`` with an empty L2, of numbers that JAX may trace."""
+    assert task.kernel is not None
+    specs = task.specs()
+    options = options_for(task.kernel, Options(warm=4), task.values)
+    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
+    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
+    cost = predict(task.kernel, specs, shapes, task.values, hardware, options, control)
+    return (cost.time_us - hardware.times.launch_us) / cost.waves

@@ -12,18 +12,27 @@ from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ._constants import CONSTANTS, Schedule, a2a3_schedule
+from ._costs import workload
 from ._run import run
 from ._timeline import Timeline
-from ._workload import Workload, workload
+from ._workload import Workload
 
 
-def simulate(what: Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None) -> Timeline:
+def simulate(
+    what: Graph | Workload,
+    *,
+    hardware: Hardware | None = None,
+    schedule: Schedule | None = None,
+    repeated: bool = False,
+) -> Timeline:
     """Simulate a program's graph, or tasks given as arrays.
 
     Args:
         what: a graph, whose blocks then take what the cost model says, or a workload.
         hardware: the chip; a2a3 by default.
         schedule: the scheduler's constants; those of a2a3 by default.
+        repeated: L2 holds what a round of the same tasks left, as in a benchmark of one step; by default nothing that
+            the tasks use, as for a step inside a network whose other steps have put it out.
 
     The rules, and what is left out, are in :mod:`pyptox.chip._oracle`.
 
@@ -40,7 +49,7 @@ def simulate(what: Graph | Workload, *, hardware: Hardware | None = None, schedu
     schedule = schedule or a2a3_schedule()
     graph = what if isinstance(what, Graph) else None
     work = workload(what, hardware) if isinstance(what, Graph) else what
-    times, record = run(work, schedule, clusters)
+    times, record = run(work, schedule, clusters, repeated)
     return Timeline(work, schedule, clusters, times, record, hardware, graph)
 
 
@@ -80,8 +89,8 @@ def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
         changed = work.with_durations(np.asarray(duration_us))
         times, record = run(changed, schedule, clusters)
         timeline = Timeline(changed, schedule, clusters, times, record, machine)
-        counts, blocks = timeline.gradient()
-        slopes = np.concatenate([np.array(list(counts.values()), np.int64), blocks])
+        counts, blocks = timeline.gradient()[0], timeline.slopes().duration_us
+        slopes = np.concatenate([np.array(list(counts.values()), np.float64), blocks])
         return np.asarray(timeline.makespan_us, _widest()), slopes.astype(_widest())
 
     def computed(schedule: Schedule, duration_us: Any) -> tuple[Any, Any]:

@@ -17,9 +17,12 @@ from . import (
     _gemm_step_sweep,
     _gemm_times,
     _instruction,
+    _kernel_task_times,
     _l2_hit_pipe_profile,
     _memory_streaming,
+    _scheduling,
     _sparse_attention,
+    _task_granularity,
     _tile_sweeps,
 )
 from ._problem import NotCovered, Problem, Question, Row, Source, text
@@ -34,6 +37,9 @@ FILES = {
     "memory_streaming_910b4": Source(_memory_streaming.problem),
     "sparse_attention_a3": Source(_sparse_attention.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
+    "task_granularity": Source(_task_granularity.problem, fill=_task_granularity.fill),
+    "scheduling": Source(_scheduling.problem),
+    "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
 }
 
 
