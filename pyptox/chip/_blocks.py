@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ._machine import HEAD
 from ._path import Walk
 from ._workload import AIC, AIV, DUMMY, MIX
 
@@ -98,6 +99,17 @@ class _Forward(Walk):
             self.known[event] = moment
         return self.known[event]
 
+    def published(self, task: int, unit: int, opened: float) -> float:
+        """When the first block of a unit was; ``opened`` is when its slot was, as far as the record does not say."""
+        packed, taken = self._packed(task, unit), float(self.times.dispatch[task])
+        if not packed >> 28 & 1:
+            counts, before = self._rank(task, unit)
+            return self.time(before) + self._length(task, counts)
+        if not packed >> 29 & 1 or self.work.shapes[task] != MIX:  # the core that opened last is the recorded one
+            previous = int(self.record.dispatched[task, HEAD + unit])
+            opened = self.time(self._given(task, unit, packed >> 26 & 3, previous, "started"))
+        return max(opened, taken) + self.values["dispatch_us"] + self._weight(task) * self.values["dispatch_each_us"]
+
 
 def layout(timeline: "Timeline") -> Layout:
     """Lay out the blocks of a timeline.
@@ -165,13 +177,8 @@ def _placed(walk: _Forward, task: int, busy: np.ndarray) -> list[_Run]:
         amount = packed & 0xFFFFF
         if not amount:
             continue
-        cores = busy[_cores(shape, unit)]
-        if packed >> 28 & 1:
-            published = cores[..., 0].max() + values["dispatch_us"] + walk._weight(task) * values["dispatch_each_us"]
-        else:
-            counts, before = walk._rank(task, unit)
-            published = walk.time(before) + walk._length(task, counts)
-        start = walk.time(("first", task, unit))
+        cores, start = busy[_cores(shape, unit)], walk.time(("first", task, unit))
+        published = walk.published(task, unit, float(cores[..., 0].max()))
         result.append(_Run(task, unit, amount, float(published), start, step, turn, float(cores[..., 1].max())))
         last = start + (amount - 1) * step
         cores[..., 0], cores[..., 1] = last, last + duration
