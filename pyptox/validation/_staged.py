@@ -9,11 +9,8 @@ import numpy as np
 from ..chip import Schedule, Timeline, Workload, a2a3_schedule, simulate
 from ..hardware import Hardware
 
-SIMULATED = 1200
+SIMULATED = 380
 """Tasks beyond which a program is simulated at this size and at twice it, and the rest taken to go on alike."""
-
-MOST_TASKS = 4096
-"""Tasks that are always simulated one by one."""
 
 MOST_FACTOR = 32.0
 
@@ -39,7 +36,7 @@ class Program:
 
     def time_us(self, hardware: Hardware, schedule: Schedule) -> float:
         """The makespan; of a very long program, extrapolated."""
-        if self.tasks <= MOST_TASKS:
+        if self.tasks <= 2 * SIMULATED:
             return self.timeline(hardware, schedule).makespan_us + self.added_us
         width = max(round(self.tasks / self.stages), 1)
         sizes = (SIMULATED, 2 * SIMULATED)

@@ -210,8 +210,8 @@ def _program(row: Row) -> Program:
     blocks = count(row, "blocks_or_grid") if text(row, "blocks_or_grid") else _blocks(variant)
     if blocks:
         return Program(max(tasks, 1), 1, blocks, shape, added_us=added)
-    if tasks and text(row, "cores_used"):
-        return Program(tasks, 1, 1, shape, added_us=added)
+    if tasks and text(row, "cores_used"):  # rows of a swimlane: blocks of one grid
+        return Program(1, 1, tasks, shape, added_us=added)
     if tasks:
         stages = int(scopes.group(1)) if scopes else -(-tasks // WIDTH)
         return Program(tasks, min(stages, tasks), 1, shape, whole=True, added_us=added)
