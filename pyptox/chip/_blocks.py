@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ._machine import HEAD
+from ._record import HEAD
 from ._path import Walk
 from ._workload import AIC, AIV, DUMMY, MIX
 

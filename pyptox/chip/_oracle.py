@@ -18,7 +18,7 @@ What is simulated:
 * A block starts ``doorbell_us + receive_us`` after it is published, ``first_us`` later where a core of it has had no
   block before, and ``switch_us`` after the core's last block.
 * When a task's last block has ended, every thread that served it retires its part: it sees the end ``fin_us``
-  later and after looking at its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
+  later and after looking at half of its busy cores (``poll_us`` each), the mean of a round over them, then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
   the last thread is done.
 * ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
   blocks; tasks of its kind behind it wait. Where it has more blocks than a thread has cores, tasks of the other kinds
@@ -319,7 +319,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
         done = []
         for thread, (last, count) in parts[task].items():
             busy = sum(core.ends >= last for (i, _), core in cores.items() if thread_of[i] == thread)
-            seen = max(clock[thread], last + c["fin_us"] + c["poll_us"] * busy)
+            seen = max(clock[thread], last + c["fin_us"] + c["poll_us"] * ((busy + 1) // 2))
             clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
             done.append(clock[thread])
         finish[task] = max(done)

@@ -213,7 +213,8 @@ class Steps:
         last, count = s.last[at], s.served[at]
         owner = int32(np.repeat(self.units.of_cluster, 3))
         mine = owner[None, :] == int32(np.arange(threads))[:, None]
-        looked = jnp.sum(mine & (s.ends.reshape(-1)[None, :] >= last[:, None]), 1, dtype=jnp.int32)
+        busy = jnp.sum(mine & (s.ends.reshape(-1)[None, :] >= last[:, None]), 1, dtype=jnp.int32)
+        looked = (busy + 1) // 2
         sees = last + c["fin_us"] + c["poll_us"] * looked.astype(jnp.float64)
         seen = jnp.maximum(s.clock, sees)
         served = count > 0

@@ -52,8 +52,16 @@ def problem(row: Row) -> Mechanism:
         if re.search(pattern, f"{mechanism}; {metric}"):
             found = rule(row)
             value, assumed = found if isinstance(found, tuple) else (found, ())
-            return Mechanism(value, number(row, "value") * UNITS_US[text(row, "unit")], assumed)
+            return Mechanism(value, _value(row) * UNITS_US[text(row, "unit")], assumed)
     raise NotCovered("a mechanism outside the simulated scheduler, or a program that is not stated")
+
+
+def _value(row: Row) -> float:
+    """The number of a row; the middle of a range such as ``95-105``."""
+    low, dash, high = text(row, "value").partition("-")
+    if low and dash:
+        return (number({"value": low}, "value") + number({"value": high}, "value")) / 2
+    return number(row, "value")
 
 
 def _average(row: Row) -> None:
@@ -159,13 +167,13 @@ def _submissions(row: Row):
     def value(hardware: Hardware, schedule: Schedule) -> float:
         kinds, edges = ["AIC", "AIV"] * (tasks // 2), (EDGES * (tasks // 4 + 1))[: tasks // 2 * 2]
         work = Workload.of(kinds, [1] * len(kinds), [10.0] * len(kinds), [[]] * len(kinds), edges=edges)
-        return float(simulate(work, hardware=hardware, schedule=schedule).times.submitted[-1])
+        return float(work.submissions(schedule.values())[-1])
 
     return value, ("four tasks a step with 0, 1, 1 and 2 producers",)
 
 
 def _arguments(row: Row):
-    added = FILLED_US if "AICore fills" in text(row, "variant") else 0.0
+    added = FILLED_US if "AICore fills" in f"{text(row, 'mechanism')} {text(row, 'variant')}" else 0.0
     return lambda hardware, schedule: schedule.values()["receive_us"] + added
 
 
@@ -178,9 +186,9 @@ def _notified(row: Row):
         return lambda hardware, schedule: int(sweep.group(1)) * schedule.values()["poll_us"]
     if variant.startswith("COND LDR"):
         return lambda hardware, schedule: schedule.values()["poll_us"]
-    if variant.startswith("AICPU-AICore"):
+    if re.match(r"AICPU->?AICore", variant):
         return lambda hardware, schedule: schedule.values()["doorbell_us"]
-    if variant.startswith("AICore-AICPU COND"):
+    if re.match(r"AICore->?AICPU COND", variant):
         return lambda hardware, schedule: schedule.values()["fin_us"] + schedule.values()["poll_us"]
     raise NotCovered("a path that the runtime's scheduler does not take")
 

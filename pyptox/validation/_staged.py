@@ -2,18 +2,15 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..chip import Schedule, Timeline, Workload, a2a3_schedule, simulate
 from ..hardware import Hardware
 
-SIMULATED = 1200
+SIMULATED = 380
 """Tasks beyond which a program is simulated at this size and at twice it, and the rest taken to go on alike."""
-
-MOST_TASKS = 4096
-"""Tasks that are always simulated one by one."""
 
 MOST_FACTOR = 32.0
 
@@ -24,7 +21,8 @@ class Program:
 
     Attributes:
         shape: ``AIC``, ``AIV`` or ``MIX``.
-        work_us: core time of all blocks together.
+        work_us: core time of all blocks together; of all stages one after another, where ``whole``.
+        whole: a stage takes as long however many tasks share it.
         added_us: what its time has besides.
     """
 
@@ -33,17 +31,19 @@ class Program:
     blocks: int = 1
     shape: str = "AIC"
     work_us: float = 0.0
+    whole: bool = False
     added_us: float = 0.0
 
     def time_us(self, hardware: Hardware, schedule: Schedule) -> float:
         """The makespan; of a very long program, extrapolated."""
-        if self.tasks <= MOST_TASKS:
+        if self.tasks <= 2 * SIMULATED:
             return self.timeline(hardware, schedule).makespan_us + self.added_us
-        each = self.work_us / self.tasks
         width = max(round(self.tasks / self.stages), 1)
         sizes = (SIMULATED, 2 * SIMULATED)
         low, high = (
-            Program(n, -(-n // width), self.blocks, self.shape, n * each).time_us(hardware, schedule) for n in sizes
+            replace(self, tasks=n, stages=-(-n // width), work_us=self.work_us * n / self.tasks, added_us=0.0)
+            .time_us(hardware, schedule)
+            for n in sizes
         )
         return high + (self.tasks - sizes[1]) * (high - low) / SIMULATED + self.added_us
 
@@ -56,7 +56,7 @@ class Program:
             before = (int(first[number - 1]), int(first[number])) if number else (0, 0)
             like = min(before[0] + task - int(first[number]), before[1] - 1)
             waits.append(sorted({like, before[1] - 1}) if number else [])
-        duration = self.work_us / (self.tasks * self.blocks)
+        duration = self.work_us / (self.stages if self.whole else self.tasks * self.blocks)
         work = Workload.of([self.shape] * self.tasks, [self.blocks] * self.tasks, [duration] * self.tasks, waits)
         return simulate(work, hardware=hardware, schedule=schedule)
 
@@ -80,7 +80,7 @@ def solved(program: Program, measured_us: float, die: str, known: bool) -> tuple
         return with_factor(1.0, work_us)
 
     def with_factor(factor: float, work_us: float) -> float:
-        changed = Program(program.tasks, program.stages, program.blocks, program.shape, work_us, program.added_us)
+        changed = replace(program, work_us=work_us)
         return changed.time_us(hardware, slower(schedule, factor))
 
     if known or with_work(0.0) >= measured_us:

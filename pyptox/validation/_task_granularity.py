@@ -1,8 +1,8 @@
 """``task_granularity.csv``: the same work in more or fewer tasks, or on more or fewer cores.
 
 A row states how many tasks, blocks, scopes or cores; its work it does not state. That is set by the baseline row of its
-group: the core time with which the simulated program takes as long as measured. The other rows of the group have the
-same core time. Where the scheduler alone takes longer than measured, or the work is known, as it is of a whole model
+group: the time with which the simulated program takes as long as measured. The other rows of the group have the same
+core time or, where nothing says which cores share the work, the same time of all stages together. Where the scheduler alone takes longer than measured, or the work is known, as it is of a whole model
 whose weights are streamed once, the baseline sets a factor on the scheduler's constants instead: the runtime has changed
 over the months of these rows, and profiling slows it.
 """
@@ -20,11 +20,14 @@ from ._v200 import layer, width_of
 VECTOR = re.compile(r"AIV|rope|merge|top_?k|idx|norm|softmax|gather|scatter|hc_|quant", re.IGNORECASE)
 """Workloads of vector cores."""
 
-MODEL = re.compile(r"\w+-(\d+(?:\.\d+)?)B\b.*prefill(?!.*\b(layer|scope))")
+MODEL = re.compile(r"\w+-(\d+(?:\.\d+)?)B\b.*prefill(?!.*\b(layer\b|scope))")
 """A prefill of a whole model that has so many billion parameters, of two bytes."""
 
 BARRIER_US = 1.0
 """A barrier inside a task, 8 AIV blocks and one counter: hw-native-sys/simpler PR #1442 (cc650a470)."""
+
+WIDTH = 24
+"""Tasks of a stage where a row does not say how they depend on each other: one for each cluster."""
 
 LONG_US = 1000.0
 """A block beside which the scheduler costs little."""
@@ -62,8 +65,7 @@ class Variant:
         die = hardware.name.split("/")[-1]
         base, program = self.base, self.program
         if self.known:  # the weights, streamed once
-            cores = float(hardware.counts.aic)
-            work = base.work_us * float(hardware.times.hbm_us) * cores
+            work = base.work_us * float(hardware.times.hbm_us)
             base, program = replace(base, work_us=work), replace(program, work_us=work)
         work, factor = solved(base, self.base_us, die, self.known)
         if not self.known:
@@ -177,6 +179,8 @@ def _variant(row: Row) -> Variant:
     base_row = {name.removeprefix("base_"): value for name, value in row.items() if name.startswith("base_")}
     for name in ("workload", "note"):
         base_row[name] = text(row, name)
+    if not any(text(base_row, name) for name in ("tasks", "blocks_or_grid", "cores_used")):
+        raise NotCovered("its group's baseline states neither tasks nor blocks of what changes")
     base, program = _program(base_row), _program(row)
     model, assumed = MODEL.search(text(row, "workload")), ["the group's baseline sets the work"]
     known = model is not None and base.tasks > 1 and base.stages > 1
@@ -186,8 +190,9 @@ def _variant(row: Row) -> Variant:
         assumed = ["the work is one stream of the weights", "the group's baseline sets how slow its scheduler was"]
     elif text(row, "per_task_us") and text(base_row, "per_task_us"):
         more = program.tasks * number(row, "per_task_us") - base.tasks * number(base_row, "per_task_us")
-        program = replace(program, work_us=more)
-    if base.stages > 1 or program.stages > 1:
+        program = replace(program, work_us=more / (WIDTH if base.whole or program.whole else 1))
+    if base.whole or program.whole:
+        base, program = replace(base, whole=True), replace(program, whole=True)
         assumed.append("stages as wide as the chip")
     base_us = number(row, "base_value") * UNITS_US[text(row, "base_unit")]
     measured = number(row, "value") * UNITS_US[text(row, "unit")]
@@ -205,11 +210,11 @@ def _program(row: Row) -> Program:
     blocks = count(row, "blocks_or_grid") if text(row, "blocks_or_grid") else _blocks(variant)
     if blocks:
         return Program(max(tasks, 1), 1, blocks, shape, added_us=added)
-    if tasks and text(row, "cores_used"):
-        return Program(tasks, 1, 1, shape, added_us=added)
+    if tasks and text(row, "cores_used"):  # rows of a swimlane: blocks of one grid
+        return Program(1, 1, tasks, shape, added_us=added)
     if tasks:
-        stages = int(scopes.group(1)) if scopes else -(-tasks // 24)
-        return Program(tasks, min(stages, tasks), 1, shape, added_us=added)
+        stages = int(scopes.group(1)) if scopes else -(-tasks // WIDTH)
+        return Program(tasks, min(stages, tasks), 1, shape, whole=True, added_us=added)
     if text(row, "cores_used"):
         return Program(1, 1, count(row, "cores_used"), shape, added_us=added)
     raise NotCovered("it or its group's baseline states neither tasks nor blocks")

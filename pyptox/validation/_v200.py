@@ -68,6 +68,10 @@ KERNELS = {
 ``online_update`` is that of the same benchmark's paged attention."""
 
 
+SCOPES = tuple(KERNELS)[:5], tuple(KERNELS)[5:10], tuple(KERNELS)[10:]
+"""Projections, attention, and the rest: each is submitted for all tiles before the next."""
+
+
 def width_of(variant: str) -> int:
     """Blocks of a launch in the tier called ``variant``.
 
@@ -82,7 +86,7 @@ def width_of(variant: str) -> int:
 
 
 def layer(width: int, hardware: Hardware | None = None) -> Workload:
-    """The layer in launches of up to ``width`` blocks, tile after tile.
+    """The layer in launches of up to ``width`` blocks.
 
     With ``hardware``, blocks of the projections take what the cost model says, and weights lie in L2 or do not.
     """
@@ -97,28 +101,26 @@ def layer(width: int, hardware: Hardware | None = None) -> Workload:
         if kernel.product:
             first[name] = len(regions)
             regions += [kernel.product[0] * kernel.product[3] * 2] * kernel.blocks
-    for tile in range(TILES):
-        last: dict[str, list[int]] = {}
-        for name, kernel in KERNELS.items():
-            last[name] = []
-            requests = range(tile * REQUESTS // TILES, (tile + 1) * REQUESTS // TILES) if kernel.each else range(1)
-            for request in requests:
-                todo, before = (
-                    kernel.blocks,
-                    [t for other in kernel.after for t in _of(last, other, request, len(requests))],
-                )
-                while todo:
-                    blocks = min(width, todo) if kernel.split else todo
-                    todo -= blocks
-                    last[name].append(len(names))
-                    names.append(f"t{len(names)} {name}")
-                    columns["shape"].append(kernel.core)
-                    columns["blocks"].append(blocks)
-                    columns["time"].append(costs[name].cold_us)
-                    columns["waits"].append(before)
-                    columns["cost"].append(costs[name])
-                    parts = range(first.get(name, 0) + todo, first.get(name, 0) + todo + blocks)
-                    columns["uses"].append([(part, 1.0 / blocks) for part in parts] if kernel.product else [])
+    last: list[dict[str, list[int]]] = [{} for _ in range(TILES)]
+    for scope in SCOPES:
+        for tile, found in enumerate(last):
+            for name in scope:
+                kernel = KERNELS[name]
+                found[name] = []
+                requests = (tile + 1) * REQUESTS // TILES - tile * REQUESTS // TILES if kernel.each else 1
+                for request in range(requests):
+                    before = [task for other in kernel.after for task in _of(found, other, request, requests)]
+                    todo = kernel.blocks
+                    while todo:
+                        blocks = min(width, todo) if kernel.split else todo
+                        todo -= blocks
+                        found[name].append(len(names))
+                        names.append(f"t{len(names)} {name}")
+                        parts = range(first.get(name, 0) + todo, first.get(name, 0) + todo + blocks)
+                        uses = [(part, 1.0 / blocks) for part in parts] if kernel.product else []
+                        row = kernel.core, blocks, costs[name].cold_us, before, costs[name], uses
+                        for column, value in zip(columns.values(), row, strict=True):
+                            column.append(value)
     memory = Memory.of(
         *([getattr(cost, name) for cost in columns["cost"]] for name in ("resident_us", "hbm_us", "l2_us")),
         regions=regions,
@@ -141,7 +143,7 @@ def _of(last: dict[str, list[int]], other: str, request: int, requests: int) -> 
     found = last[other]
     if KERNELS[other].each and requests > 1:
         own = len(found) // requests
-        return found[request % requests * own : (request % requests + 1) * own]
+        return found[request * own : (request + 1) * own]
     return found
 
 
