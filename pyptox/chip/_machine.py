@@ -28,7 +28,7 @@ from ._record import Event, Small, at_start, int32
 from ._record import Record as Record
 from ._steps import Outcome, Steps, on_grid, rounded
 from ._units import Units
-from ._workload import ALLOC, DUMMY
+from ._workload import AIV, ALLOC, DUMMY
 
 PUBLISHED, FINISHED, ENDED, SUBMITTED, DISPATCH, DUMMIES, RELEASE, STAGING, STALE, TOGETHER = range(10)
 """Kinds of events."""
@@ -378,9 +378,5 @@ def compiled(sizes: Sizes):
         some = rows if sizes.uses else (0,)
         kept = [(some, f)] * 4 + [((sizes.tasks + 2 if sizes.uses else 0,), i)]
         kept += [((sizes.uses,), i), ((sizes.uses,), f), ((sizes.regions,), f), ((sizes.regions,), f), ((), f)]
-        arguments = (
-            shaped((len(CONSTANTS),), f),
-            Tasks(*(shaped(*x) for x in columns)),
-            Memory(*(shaped(*x) for x in kept)),
-        )
+        arguments = shaped((len(CONSTANTS),), f), Tasks(*(shaped(*x) for x in columns)), Memory(*(shaped(*x) for x in kept))
         return jax.jit(simulate).lower(*arguments).compile(compiler_options=_OPTIONS)

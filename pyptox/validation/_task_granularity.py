@@ -233,9 +233,7 @@ def _shape(row: Row) -> str:
 
 def _spread(row: Row) -> Spread:
     blocks, base = (_blocks(text(row, name)) for name in ("variant", "base_variant"))
-    cores = re.search(r"on (\d+) cores", text(row, "variant")) or re.search(
-        r"on (\d+) cores", text(row, "base_variant")
-    )
+    cores = re.search(r"on (\d+) cores", text(row, "variant")) or re.search(r"on (\d+) cores", text(row, "base_variant"))
     if not (blocks and base and cores):
         raise NotCovered("blocks or cores are not stated")
     return Spread(blocks, base, number(row, "base_value"), int(cores.group(1)), number(row, "value"))
