@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ._record import HEAD
 from ._path import Walk
+from ._record import HEAD
 from ._workload import AIC, AIV, DUMMY, MIX
 
 if TYPE_CHECKING:
