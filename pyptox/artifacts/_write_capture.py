@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import pmu
+from ..chip._costs import same_work
 from ..chip._timeline import Timeline
-from ..chip._workload import same_work
 from ..pmu import Row, group
 from ..program._graph import Graph
 from . import _deps, _names, _records, _swimlane

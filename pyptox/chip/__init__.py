@@ -5,6 +5,8 @@ from ._blocks import Layout as Layout
 from ._blocks import Served as Served
 from ._constants import Schedule as Schedule
 from ._constants import a2a3_schedule as a2a3_schedule
+from ._constants import a5_schedule as a5_schedule
+from ._costs import workload as workload
 from ._durations import durations as durations
 from ._early import EarlyUse as EarlyUse
 from ._early import early_uses as early_uses
@@ -20,6 +22,8 @@ from ._edits import SetDuration as SetDuration
 from ._edits import Split as Split
 from ._explain import Explanation as Explanation
 from ._explain import explain as explain
+from ._memory import Memory as Memory
+from ._memory import Slopes as Slopes
 from ._path import Piece as Piece
 from ._scenario import AbstractEdit as AbstractEdit
 from ._scenario import Scenario as Scenario
@@ -31,4 +35,3 @@ from ._what_if import Move as Move
 from ._what_if import WhatIf as WhatIf
 from ._what_if import what_if as what_if
 from ._workload import Workload as Workload
-from ._workload import workload as workload

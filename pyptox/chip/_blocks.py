@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ._machine import HEAD
 from ._path import Walk
+from ._record import HEAD
 from ._workload import AIC, AIV, DUMMY, MIX
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _served(walk: _Forward, task: int, kind: str, event: str) -> list[Served]:
 def _placed(walk: _Forward, task: int, busy: np.ndarray) -> list[_Run]:
     """Where a task's blocks went; ``busy`` then holds its last block on each core."""
     shape, values = walk.work.shapes[task], walk.values
-    duration, step = float(walk.work.duration_us[task]), walk._length(task, walk._rounds(task, 1))
+    duration, step = float(walk.times.block[task]), walk._length(task, walk._rounds(task, 1))
     owned = walk._weight(task) * walk._owned(task)
     turn = values["dispatch_us"] + values["complete_us"]
     turn += owned * (values["dispatch_each_us"] + values["complete_each_us"])
@@ -201,7 +201,7 @@ def _expanded(walk: _Forward, timeline: "Timeline", runs: list[_Run]) -> dict[st
     columns = {name: column[run] for name, column in table.items()}
     task, step = columns["task"], columns["step"]
     order = np.arange(len(run)) - np.searchsorted(run, run)
-    duration = work.duration_us[task]
+    duration = timeline.times.block[task]
     start = columns["start"] + order * step
     end, last = start + duration, start - step
     first = order == 0
@@ -211,7 +211,7 @@ def _expanded(walk: _Forward, timeline: "Timeline", runs: list[_Run]) -> dict[st
     gate = np.where(timeline.staged[task], released, -np.inf)
     receive = np.minimum(np.maximum(np.maximum(dispatch + values["doorbell_us"], ahead), gate), start)
     weight = np.where(work.shapes[task] == MIX, 3, 1)
-    alone = end + values["poll_us"] + values["complete_us"] + weight * values["complete_each_us"]
+    alone = end + values["fin_us"] + values["poll_us"] + values["complete_us"] + weight * values["complete_each_us"]
     seen = np.array([walk.time(("retired", one.task, walk._thread(one.task, one.unit))) for one in runs], float)[run]
     finish = np.where(order == columns["amount"] - 1, seen, np.minimum(alone, seen))
     times = {"dispatch": dispatch, "receive": receive, "start": start, "end": end, "finish": finish}

@@ -1,22 +1,27 @@
-"""The cost model's time of one block of every task, as a JAX function of the chip."""
+"""The cost model's times of one block of every task, as JAX functions of the chip."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..hardware import Hardware
+from ..cost._batch import options_for
+from ..cost._evaluate import Options, predict
+from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..program._task import Task
-from ._workload import block_time_us, same_work
+from ._costs import block_cost, same_work
 
 
-def durations(graph: Graph) -> Callable[[Hardware], Any]:
-    """A function of a chip that gives µs of one block of each task, as :func:`workload` takes them.
+def durations(graph: Graph) -> Callable[[Hardware], tuple[Any, Any]]:
+    """A function of a chip that gives µs of one block of each task, as a workload and its memory have them.
 
-    It may be jitted, vmapped over the chip's numbers and differentiated in them; with :func:`makespan` it makes a whole
-    program's time a function of the chip. Tasks without a kernel take 0.
+    Returns:
+        ``(duration_us, memory_us)`` with [tasks] and [3, tasks] (``resident_us``, ``hbm_us``, ``l2_us``), which
+        :func:`makespan` takes: a program's time as a function of the chip. The function may be jitted, vmapped over the
+        chip's numbers and differentiated in them. Tasks without a kernel take 0.
 
     >>> import pyptox as px
     >>> from pyptox import chip, program as pp
@@ -24,19 +29,43 @@ def durations(graph: Graph) -> Callable[[Hardware], Any]:
     ... def twice(x, w):
     ...     return pp.submit(px.kernels.matmul, pp.submit(px.kernels.matmul, x, w), w)
     >>> graph = pp.graph(twice)
-    >>> found = chip.durations(graph)(px.hardware.a2a3())
-    >>> bool(abs(found[0] - chip.workload(graph, px.hardware.a2a3()).duration_us[0]) < 1e-3)
-    True
+    >>> duration_us, memory_us = chip.durations(graph)(px.hardware.a2a3())
+    >>> bool(abs(duration_us[0] - chip.workload(graph, px.hardware.a2a3()).duration_us[0]) < 1e-3), memory_us.shape
+    (True, (3, 2))
     """
-    distinct: dict[Any, tuple[int, Task]] = {}
+    distinct: dict[Any, tuple[int, Task, tuple]] = {}
     place = np.zeros(len(graph.tasks), np.int32)
     for task in graph.tasks:
         if task.kernel is not None:
-            place[task.number], _ = distinct.setdefault(same_work(task), (len(distinct) + 1, task))
-    kernels = [task for _, task in distinct.values()]
+            key = same_work(task)
+            if key not in distinct:
+                inputs = tuple((name, 1.0) for name in block_cost(task, a2a3()).shares)
+                distinct[key] = len(distinct) + 1, task, inputs
+            place[task.number] = distinct[key][0]
 
-    def of(hardware: Hardware) -> Any:
-        times = [jnp.asarray(block_time_us(task, hardware)) for task in kernels]
-        return jnp.stack([jnp.zeros_like(times[0]), *times])[place] if times else jnp.zeros(len(place))
+    def of(hardware: Hardware) -> tuple[Any, Any]:
+        columns = [_block_us(task, inputs, hardware) for _, task, inputs in distinct.values()]
+        if not columns:
+            return jnp.zeros(len(place)), jnp.zeros((3, len(place)))
+        table = jnp.stack([jnp.zeros_like(columns[0]), *columns], 1)[:, place]
+        return table[0], table[1:]
 
     return of
+
+
+def _block_us(task: Task, inputs: tuple, hardware: Hardware) -> Any:
+    """Cold, resident, HBM and L2, as :func:`._costs.block_cost` has them, of numbers that JAX may trace."""
+    assert task.kernel is not None
+    specs = task.specs()
+    options = options_for(task.kernel, Options(warm=4), task.values)
+    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
+    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
+    cold, warm = (
+        predict(task.kernel, specs, shapes, task.values, hardware, replace(options, resident=resident), control)
+        for resident in ((), inputs)
+    )
+    launch = hardware.times.launch_us
+    full = (cold.time_us - launch) / cold.waves
+    hbm = cold.hbm_cycles / hardware.clock_mhz / cold.waves
+    l2 = (cold.moved["read"] + cold.moved["write"]) * hardware.times.l2_us / cold.waves
+    return jnp.stack([full, *(jnp.minimum(x, full) for x in ((warm.time_us - launch) / cold.waves, hbm, l2))])

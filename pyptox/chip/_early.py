@@ -84,6 +84,8 @@ def _reason(timeline: "Timeline", task: int, producers: tuple[Producer, ...]) ->
     cores = timeline.clusters * (2 if work.shapes[task] == AIV else 1)
     if work.blocks[task] > cores:
         return f"{work.blocks[task]} blocks for {cores} cores"
+    if work.predicated[task]:
+        return "predicated"
     late = [p.task for p in producers if not p.flagged and p.finish_us == last]
     if late:
         kind = "is a dummy" if work.shapes[late[0]] == DUMMY else "is not flagged"

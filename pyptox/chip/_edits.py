@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .._errors import PyptoxError
-from ._constants import CONSTANTS
+from ._constants import CONSTANTS, on_grid
+from ._memory import COLUMNS
+from ._rows import averaged, scaled
 from ._scenario import AbstractEdit, Scenario
 from ._workload import MOST_BLOCKS, SHAPES
 
@@ -140,16 +144,21 @@ class Merge(AbstractEdit):
         waits[merged] = sorted({places[p] for n in members for p in work.waits[n]} - {merged})
         blocks, duration = work.blocks[rows].copy(), work.duration_us[rows].copy()
         names, early = [work.names[n] for n in rows], work.early[rows].copy()
-        total = int(work.blocks[members].sum())
-        blocks[merged] = total
-        duration[merged] = float(work.blocks[members] @ work.duration_us[members]) / total
+        weights = work.blocks[members] / work.blocks[members].sum()
+        blocks[merged] = work.blocks[members].sum()
+        duration[merged] = float(weights @ work.duration_us[members])
         names[merged] = f"{work.names[first].partition(' ')[0]} {'+'.join(dict.fromkeys(map(work.kind, members)))}"
         early[merged] = work.early[members].all()
         columns = {"blocks": blocks, "duration_us": duration, "names": names, "early": early}
         made = scenario.with_tasks(rows, waits, columns)
         origin = list(made.origin)
-        origin[made.workload.names.index(names[merged])] = tuple(o for n in members for o in scenario.origin[n])
-        return dataclasses.replace(made, origin=tuple(origin))
+        place = made.workload.names.index(names[merged])
+        origin[place] = tuple(o for n in members for o in scenario.origin[n])
+        changed = made.workload
+        if work.memory is not None and changed.memory is not None:
+            memory = averaged(work.memory, members, weights, changed.memory, place)
+            changed = dataclasses.replace(changed, memory=memory)
+        return dataclasses.replace(made, workload=changed, origin=tuple(origin))
 
 
 @dataclass(frozen=True)
@@ -163,16 +172,15 @@ class SetBlocks(AbstractEdit):
         if not 1 <= self.blocks <= MOST_BLOCKS:
             raise PyptoxError(f"`blocks` must be 1 to {MOST_BLOCKS:,}; got {self.blocks}")
         work, chosen = scenario.workload, scenario.kernels(self.task)
-        blocks, duration = work.blocks.copy(), work.duration_us.copy()
-        duration[chosen] = duration[chosen] * blocks[chosen] / self.blocks
+        blocks, factor = work.blocks.copy(), np.ones(work.tasks)
+        factor[chosen] = blocks[chosen] / self.blocks
         blocks[chosen] = self.blocks
-        changed = dataclasses.replace(work, blocks=blocks).with_durations(duration)
-        return dataclasses.replace(scenario, workload=changed)
+        return dataclasses.replace(scenario, workload=scaled(dataclasses.replace(work, blocks=blocks), factor))
 
 
 @dataclass(frozen=True)
 class SetDuration(AbstractEdit):
-    """One block of the task takes ``duration_us``."""
+    """One block of the task takes ``duration_us``, whatever is in L2 and whoever runs beside it."""
 
     task: str
     duration_us: float
@@ -180,9 +188,15 @@ class SetDuration(AbstractEdit):
     def apply(self, scenario: Scenario) -> Scenario:
         if not 0 <= self.duration_us < float("inf"):
             raise PyptoxError(f"`duration_us` must be a finite number, not negative; got {self.duration_us}")
-        duration = scenario.workload.duration_us.copy()
-        duration[scenario.kernels(self.task)] = self.duration_us
-        return dataclasses.replace(scenario, workload=scenario.workload.with_durations(duration))
+        work, chosen = scenario.workload, scenario.kernels(self.task)
+        duration, memory = work.duration_us.copy(), work.memory
+        duration[chosen] = self.duration_us
+        if memory is not None:
+            resident, hbm, l2 = (getattr(memory, name).copy() for name in COLUMNS)
+            resident[chosen], hbm[chosen], l2[chosen] = on_grid(self.duration_us), 0.0, 0.0
+            memory = dataclasses.replace(memory, resident_us=resident, hbm_us=hbm, l2_us=l2)
+        changed = dataclasses.replace(work.with_durations(duration), memory=memory)
+        return dataclasses.replace(scenario, workload=changed)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Explanation:
     @cached_property
     def by_task(self) -> dict[int, float]:
         """Microseconds of a task's own blocks, by number; tasks off the critical path are left out."""
-        spent = self.timeline.gradient()[1] * self.timeline.workload.duration_us
+        spent = self.timeline.gradient()[1] * self.timeline.times.block
         return {int(n): float(spent[n]) for n in np.flatnonzero(spent)}
 
     @cached_property

@@ -68,7 +68,7 @@ class Walk:
                 now = self.now = before
 
     def _length(self, task: int, counts: dict[str, int]) -> float:
-        own = {DURATION: self.work.duration_us[task], SUBMITTED: self.times.submitted[task]}
+        own = {DURATION: self.times.block[task], SUBMITTED: self.times.submitted[task]}
         return sum(n * float(own[name] if name in own else self.values[name]) for name, n in counts.items())
 
     def _before(self, event: str, task: int, *more: int) -> tuple[str, int, dict[str, int], tuple | None]:
@@ -160,7 +160,7 @@ class Walk:
         counts = _some(complete_us=1, complete_each_us=count)
         if source >= 0:
             return "retire", task, counts, self._source(source, task)
-        return "retire", task, counts | _some(poll_us=looked), ("ended", task, unit)
+        return "retire", task, counts | _some(fin_us=1, poll_us=looked), ("ended", task, unit)
 
     def _ended_back(self, task: int, unit: int):
         return "run", task, {DURATION: 1}, ("started", task, unit)
@@ -173,6 +173,7 @@ class Walk:
     def _first_back(self, task: int, unit: int):
         packed, weight = self._packed(task, unit), self._weight(task)
         which, opened, switched = packed >> 26 & 3, packed >> 28 & 1, packed >> 29 & 1
+        flight = self._flight(1) | ({"first_us": 1} if packed < 0 else {})
         previous, woken = int(self.record.dispatched[task, HEAD + unit]), int(self.record.woken[task])
         held = woken >= 0 and self.times.dispatch[task] <= self.times.ready[task]
         if held and self.now == self.times.finish[woken] + self.values["doorbell_us"]:
@@ -180,12 +181,12 @@ class Walk:
         if switched:
             return "start", task, {"switch_us": 1}, self._given(task, unit, which, previous, "ended")
         if opened:
-            counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight}
+            counts = flight | {"dispatch_us": 1, "dispatch_each_us": weight}
             return "start", task, counts, self._given(task, unit, which, previous, "started")
         if packed >> 30 & 1:  # all start after the last publication
-            return "start", task, self._flight(1), ("published", task)
+            return "start", task, flight, ("published", task)
         counts, before = self._rank(task, unit)
-        return "start", task, self._flight(1) | counts, before
+        return "start", task, flight | counts, before
 
     # the arithmetic of the rules
 
@@ -199,7 +200,7 @@ class Walk:
         weight = self._weight(task)
         owned = weight * self._owned(task)
         v = self.values
-        busy = float(self.work.duration_us[task]) + v["switch_us"]
+        busy = float(self.times.block[task]) + v["switch_us"]
         served = v["dispatch_us"] + v["complete_us"] + owned * (v["dispatch_each_us"] + v["complete_each_us"])
         if busy >= served + v["doorbell_us"] + v["receive_us"]:
             return {DURATION: count, "switch_us": count}

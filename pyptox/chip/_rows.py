@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._errors import PyptoxError
+from ._constants import on_grid
+from ._memory import COLUMNS, Memory
 from ._workload import ALLOC, DUMMY, Workload
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
 
 _DUMMY: dict[str, Any] = {"shapes": DUMMY, "blocks": 0, "duration_us": 0.0, "early": False, "sync_start": False}
+_DUMMY |= {"predicated": False}
 
 
 def rebuilt(
@@ -47,7 +50,7 @@ def rebuilt(
     values: dict[str, Any] = {}
     for field in dataclasses.fields(work):
         was = getattr(work, field.name)
-        if was is None:
+        if was is None or field.name == "memory":
             continue
         column = [columns[field.name][n] for n in order] if field.name in columns else [was[rows[n]] for n in order]
         values[field.name] = np.array(column, was.dtype) if isinstance(was, np.ndarray) else tuple(column)
@@ -62,7 +65,44 @@ def rebuilt(
     values["edges"] = (others + np.array([len(of) for of in kept], np.int64)).astype(np.int32)
     if "submitted_us" in values:
         values["submitted_us"] = np.maximum.accumulate(values["submitted_us"])
+    if work.memory is not None:
+        values["memory"] = _moved(work.memory, [rows[n] for n in order], new)
     return Workload(**values), order
+
+
+def _moved(memory: Memory, rows: Sequence[int], dummies: Sequence[int]) -> Memory:
+    """What copies of tasks move; dummies nothing."""
+    columns = {name: getattr(memory, name)[list(rows)] for name in (*COLUMNS, "together")}
+    for name in COLUMNS:
+        columns[name][list(dummies)] = 0.0
+    none = set(dummies)
+    uses = tuple(() if at in none else memory.uses[n] for at, n in enumerate(rows))
+    return dataclasses.replace(memory, uses=uses, **columns)
+
+
+def averaged(of: Memory, members: Sequence[int], weights: np.ndarray, into: Memory, place: int) -> Memory:
+    """``into`` with what tasks of another memory move on average in the row ``place``: a task made of them."""
+    together, chosen = float(of.together[members[0]]), list(members)
+    columns = {name: getattr(into, name).copy() for name in (*COLUMNS, "together")}
+    columns["together"][place] = together
+    columns["resident_us"][place] = on_grid(weights @ of.resident_us[chosen])
+    for name in ("hbm_us", "l2_us"):  # what one core asks for is theirs over the blocks that it is for
+        columns[name][place] = on_grid(weights @ (getattr(of, name)[chosen] * together / of.together[chosen]))
+    shares: dict[int, float] = {}
+    for task, weight in zip(members, weights.tolist(), strict=True):
+        for region, share in of.uses[task]:
+            shares[region] = shares.get(region, 0.0) + weight * share
+    uses = tuple(tuple(shares.items()) if at == place else each for at, each in enumerate(into.uses))
+    return dataclasses.replace(into, uses=uses, **columns)
+
+
+def scaled(work: Workload, factor: np.ndarray) -> Workload:
+    """A workload whose blocks take and move ``factor`` times as much, by task."""
+    changed = work.with_durations(work.duration_us * factor)
+    if work.memory is None:
+        return changed
+    columns = {name: on_grid(getattr(work.memory, name) * factor) for name in COLUMNS}
+    return dataclasses.replace(changed, memory=dataclasses.replace(work.memory, **columns))
 
 
 def _ordered(work: Workload, rows: Sequence[int], waits: Sequence[Sequence[int]]) -> list[int]:

@@ -14,9 +14,11 @@ import numpy as np
 from .._errors import PyptoxError
 from ..hardware import Hardware
 from ..program._graph import Graph
-from ._constants import Schedule
+from ._constants import Schedule, on_grid
+from ._costs import workload
+from ._memory import COLUMNS
 from ._rows import Columns, rebuilt
-from ._workload import DUMMY, Workload, workload
+from ._workload import DUMMY, Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +71,19 @@ class Scenario:
         """On another chip: durations follow the cost model where there is a program."""
         if self.graph is None:
             return dataclasses.replace(self, hardware=hardware)
-        before, after = (workload(self.graph, chip).duration_us for chip in (self.hardware, hardware))
-        ratio = np.where(before > 0, after / np.where(before > 0, before, 1.0), 1.0)
-        scale = np.array([ratio[list(of)].mean() if of else 1.0 for of in self.origin])
-        work = self.workload.with_durations(self.workload.duration_us * scale)
-        return dataclasses.replace(self, workload=work, hardware=hardware)
+        before, after = (workload(self.graph, chip) for chip in (self.hardware, hardware))
+
+        def scale(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+            ratio = np.where(old > 0, new / np.where(old > 0, old, 1.0), 1.0)
+            return np.array([ratio[list(of)].mean() if of else 1.0 for of in self.origin])
+
+        work, memory = self.workload, self.workload.memory
+        if memory is not None and before.memory is not None and after.memory is not None:
+            pairs = ((name, getattr(before.memory, name), getattr(after.memory, name)) for name in COLUMNS)
+            columns = {name: on_grid(getattr(memory, name) * scale(old, new)) for name, old, new in pairs}
+            memory = dataclasses.replace(memory, capacity=after.memory.capacity, **columns)
+        work = work.with_durations(work.duration_us * scale(before.duration_us, after.duration_us))
+        return dataclasses.replace(self, workload=dataclasses.replace(work, memory=memory), hardware=hardware)
 
 
 def _titles(work: Workload, number: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ..program._graph import Graph
 from ._attribute import hardware_shares
 from ._constants import CONSTANTS, Schedule
 from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
+from ._memory import Slopes, pulled_back
 from ._oracle import Times
 from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
@@ -66,7 +67,7 @@ class Timeline:
     def work_us(self) -> dict[str, float]:
         """Busy time of all AIC and of all AIV cores together."""
         work = self.workload
-        total = work.blocks * work.duration_us
+        total = work.blocks * self.times.block
         mixed = float(total[work.shapes == MIX].sum())
         return {
             "AIC": float(total[work.shapes == AIC].sum()) + mixed,
@@ -163,16 +164,28 @@ class Timeline:
         return totals(self._pieces, self.workload.tasks)
 
     def gradient(self) -> tuple[dict[str, int], np.ndarray]:
-        """Derivative of the makespan in every constant of the schedule, and in every task's duration.
+        """Derivative of the makespan in every constant of the schedule, and in what every task's block took.
 
         Where two events tie it is that of one side. A change of the order in which tasks are taken up is a jump, which
         no derivative sees.
 
         Returns:
-            ``(by constant, by task)``. Constants and durations times these add up to the makespan, where no submission
+            ``(by constant, by task)``. Constants and ``times.block`` times these add up to the makespan, where no submission
             was measured.
         """
         return self._totals.constants, self._totals.durations
+
+    def slopes(self) -> Slopes:
+        """Derivative of the makespan by what states the time of each task's blocks (:mod:`._memory`).
+
+        Which tasks run at the same time, and what a task finds in L2, is taken as it was.
+        """
+        counts, work = self.gradient()[1].astype(np.float64), self.workload
+        if work.memory is None:
+            nothing = np.zeros(work.tasks)
+            return Slopes(counts, nothing, nothing, nothing)
+        cores = np.where(work.shapes == MIX, 3, 1)
+        return pulled_back(counts, work.duration_us, cores, work.memory, self.record)
 
     def attribution(self) -> dict[str, float]:
         """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
@@ -185,7 +198,7 @@ class Timeline:
         }
         if self._totals.submitted is not None:
             parts[MEASURED] = float(self.times.submitted[self._totals.submitted])
-        spent = durations * self.workload.duration_us
+        spent = durations * self.times.block
         for number in np.flatnonzero(durations):
             kind = self._kind(int(number))
             parts[kind] = parts.get(kind, 0.0) + float(spent[number])
@@ -204,7 +217,7 @@ class Timeline:
         """
         if self.graph is None:
             return {}
-        return hardware_shares(self.graph, self.hardware, self.gradient()[1])
+        return hardware_shares(self.graph, self.hardware, self.gradient()[1], self.times.block, self.record.memory)
 
     @property
     def limit(self) -> str:
@@ -227,7 +240,7 @@ class Timeline:
             for pred in preds:
                 if reach[pred] > reach[task] or before[task] < 0:
                     reach[task], before[task] = reach[pred], pred
-            reach[task] += float(work.duration_us[task])
+            reach[task] += float(self.times.block[task])
         if not reach:
             return StaticPath(0.0, ())
         task = int(np.argmax(reach))
@@ -265,7 +278,7 @@ class Timeline:
                     "name": work.names[n],
                     "shape": SHAPES[work.shapes[n]],
                     "blocks": int(work.blocks[n]),
-                    "block_us": float(work.duration_us[n]),
+                    "block_us": float(times.block[n]),
                     "bound": bound,
                     "staged": bool(self.staged[n]),
                     **{f"{name}_us": float(column[n]) for name, column in columns.items()},
@@ -285,7 +298,7 @@ class Timeline:
         for n, bound in enumerate(self.bound):
             stamps = (times.ready[n], times.dispatch[n], times.start[n], times.end[n], times.finish[n])
             lines.append(
-                f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {work.duration_us[n]:>9.2f} "
+                f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {times.block[n]:>9.2f} "
                 + " ".join(f"{stamp:>9.2f}" for stamp in stamps)
                 + f"  {bound}"
                 + (", staged" if staged[n] else "")
@@ -318,6 +331,8 @@ _LABELS = {
     "dummy_us": "dummies",
     "doorbell_us": "start of blocks",
     "receive_us": "start of blocks",
+    "first_us": "start of blocks",
+    "fin_us": "FIN detection",
     "poll_us": "FIN detection",
     "switch_us": "start of blocks",
 }

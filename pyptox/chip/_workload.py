@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._errors import PyptoxError
-from ..cost._batch import options_for
-from ..cost._evaluate import Options, predict
-from ..hardware import Hardware
-from ..program._graph import Graph
-from ..program._task import Task
 from ._constants import on_grid
+from ._memory import Memory
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
 """What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
@@ -35,6 +31,8 @@ class Workload:
         waits: producers that gate each task's start, allocations left out.
         early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
         sync_start: the task's blocks start together.
+        predicated: whether the task runs is decided on the device; it is never staged.
+        memory: what its blocks move, where that is known.
         submitted_us: when each submission ends, where that was measured; never falling, on the grid of times. None
             where the schedule's constants say it.
 
@@ -51,6 +49,8 @@ class Workload:
     waits: tuple[tuple[int, ...], ...]
     early: np.ndarray
     sync_start: np.ndarray
+    predicated: np.ndarray
+    memory: Memory | None = None
     submitted_us: np.ndarray | None = None
 
     @property
@@ -68,12 +68,14 @@ class Workload:
         edges: Sequence[int] | None = None,
         early: Sequence[bool] | None = None,
         sync_start: Sequence[bool] | None = None,
+        predicated: Sequence[bool] | None = None,
+        memory: Memory | None = None,
         names: Sequence[str] | None = None,
         submitted_us: Sequence[float] | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
-        A flag on a task without a kernel has no effect.
+        A flag on a task without a kernel has no effect. A predicated task that does not run is a ``DUMMY``.
 
         Raises:
             PyptoxError: lists of different lengths, an unknown shape, a task that waits for itself or a later one, or
@@ -82,6 +84,7 @@ class Workload:
         count = len(shapes)
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
         given |= {"early": early, "sync_start": sync_start, "names": names, "submitted_us": submitted_us}
+        given |= {"predicated": predicated} | ({} if memory is None else memory.columns())
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -110,8 +113,11 @@ class Workload:
             on_grid(duration_us).reshape(count),
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
-            np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
-            np.array([False] * count if sync_start is None else sync_start, bool).reshape(count) & (kinds < DUMMY),
+            *(
+                np.array([False] * count if flags is None else flags, bool).reshape(count) & (kinds < DUMMY)
+                for flags in (early, sync_start, predicated)
+            ),
+            memory,
             moments,
         )
 
@@ -134,57 +140,3 @@ class Workload:
     def with_durations(self, duration_us: Any) -> "Workload":
         """The same tasks with other durations of a block, µs."""
         return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
-
-
-def block_time_us(task: Task, hardware: Hardware) -> Any:
-    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs.
-
-    The chip's numbers may be traced by JAX.
-    """
-    assert task.kernel is not None
-    specs = task.specs()
-    options = options_for(task.kernel, Options(warm=4), task.values)
-    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
-    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    cost = predict(task.kernel, specs, shapes, task.values, hardware, options, control)
-    return (cost.time_us - hardware.times.launch_us) / cost.waves
-
-
-def plain(hardware: Hardware) -> Hardware:
-    """The chip with plain numbers."""
-    return hardware.replace(**{name: float(value) for name, value in hardware.flat().items()})
-
-
-def same_work(task: Task) -> Any:
-    """Equal for tasks whose blocks take equally long."""
-    return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
-
-
-def workload(graph: Graph, hardware: Hardware) -> Workload:
-    """The tasks of a program's graph, each with the cost model's time of one block.
-
-    Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
-    """
-    known: dict[Any, float] = {}
-    chip, times = plain(hardware), []
-    for task in graph.tasks:
-        if task.kernel is None:
-            times.append(0.0)
-            continue
-        key = same_work(task)
-        if key not in known:
-            known[key] = float(block_time_us(task, chip))
-        times.append(known[key])
-    producers: list[set[int]] = [set() for _ in graph.tasks]
-    for edge in graph.edges:
-        producers[edge.succ].add(edge.pred)
-    return Workload.of(
-        [t.shape for t in graph.tasks],
-        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
-        times,
-        graph.waits(),
-        edges=[len(p) for p in producers],
-        early=[t.early for t in graph.tasks],
-        sync_start=[t.sync_start for t in graph.tasks],
-        names=[t.label for t in graph.tasks],
-    )

@@ -17,10 +17,13 @@ from . import (
     _gemm_step_sweep,
     _gemm_times,
     _instruction,
+    _kernel_task_times,
     _l2_hit_pipe_profile,
     _memory_streaming,
     _precision,
+    _scheduling,
     _sparse_attention,
+    _task_granularity,
     _tile_sweeps,
 )
 from ._problem import NotCovered, Problem, Question, Row, Source, text
@@ -36,6 +39,9 @@ FILES = {
     "sparse_attention_a3": Source(_sparse_attention.problem),
     "precision": Source(_precision.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
+    "task_granularity": Source(_task_granularity.problem, fill=_task_granularity.fill),
+    "scheduling": Source(_scheduling.problem),
+    "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
 }
 
 
@@ -67,19 +73,34 @@ class Report:
             "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
         }
 
-    def _groups(self) -> dict[str, dict[str, float]]:
+    def _pairs(self) -> dict[str, list[tuple[float, float]]]:
+        """Measured and predicted numbers of every group of times, launches or occupancies."""
         groups: dict[str, list] = {}
         for r in self.rows:
-            if r["group"] and r["predicted"] is not None and r["unit"] == "us":
+            known = r["unit"] in ("us", "dispatches") or r["file"] == "task_granularity"
+            if r["group"] and r["predicted"] is not None and known:
                 groups.setdefault(r["group"], []).append((r["measured"], r["predicted"]))
+        return groups
+
+    def _groups(self) -> dict[str, dict[str, float]]:
         result = {}
-        for name, pairs in groups.items():
-            clear = [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] / b[0] - 1) > 0.03]
+        for name, pairs in self._pairs().items():
+            clear = _clear(pairs)
             if clear:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
                 result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree}
         return result
+
+    def ratios(self, file: str) -> dict[str, float]:
+        """By group of a file the median error of the ratios between its rows that differ by more than 3 %."""
+        names = {r["group"] for r in self.rows if r["file"] == file}
+        pairs = {name: _clear(each) for name, each in self._pairs().items() if name in names}
+        return {
+            name: float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
+            for name, clear in pairs.items()
+            if clear
+        }
 
     def __str__(self) -> str:
         data, lines = self.to_dict(), [f"predicted for {self.chip}"] if self.chip else []
@@ -124,6 +145,11 @@ def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
             if timed and text(row, "split") != "reference_only" and text(row, "outcome") in ("", "ok"):
                 found.append((file, text(row, "id"), problem))
     return found
+
+
+def _clear(pairs: list[tuple[float, float]]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Pairs of rows whose measured numbers differ by more than 3 %."""
+    return [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] / b[0] - 1) > 0.03]
 
 
 _FAILED = ("compile_fail", "rejected", "runtime_fail")

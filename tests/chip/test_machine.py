@@ -11,15 +11,15 @@ from pyptox.chip._machine import compiled
 from pyptox.chip._oracle import oracle
 from pyptox.chip._run import bucket, run
 
-SCHEDULE = chip.a2a3_schedule()
+SCHEDULE = chip.a2a3_schedule().replace(first_us=0.0, fin_us=0.0)
 C = SCHEDULE.values()
 FLIGHT = C["doorbell_us"] + C["receive_us"]
 
 
-def both(work, schedule=SCHEDULE, clusters=24):
+def both(work, schedule=SCHEDULE, clusters=24, repeated=False):
     """Times by the machine, after comparing them with the oracle's."""
-    expected = oracle(work, schedule, clusters)
-    times, record = run(work, schedule, clusters)
+    expected = oracle(work, schedule, clusters, repeated)
+    times, record = run(work, schedule, clusters, repeated)
     for field in fields(expected):
         np.testing.assert_array_equal(getattr(times, field.name), getattr(expected, field.name), field.name)
     return times, record
@@ -31,10 +31,16 @@ def test_the_machine_equals_the_oracle(random_workload, part):
         both(*random_workload(seed))
 
 
+@pytest.mark.parametrize("part", range(3))
+def test_the_machine_equals_the_oracle_where_blocks_share_memory(random_workload, part):
+    for seed in range(40 * part, 40 * part + 40):
+        both(*random_workload(seed, memory=True), repeated=seed % 2 == 0)
+
+
 @pytest.mark.slow
 def test_the_machine_equals_the_oracle_on_many_graphs(random_workload):
     for seed in range(1000, 3000):
-        both(*random_workload(seed))
+        both(*random_workload(seed, memory=seed % 2 == 0))
 
 
 def test_the_machine_equals_the_oracle_on_a_large_graph(random_workload):
