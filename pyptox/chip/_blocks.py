@@ -133,7 +133,9 @@ def layout(timeline: Timeline) -> Layout:
             runs[task] = _placed(walk, task, busy)
             served += _published(walk, task)
     every = [run for task in sorted(runs) for run in runs[task]]
-    return Layout(_expanded(walk, timeline, every), tuple(sorted(served, key=lambda s: (s.thread, s.start_us, s.end_us))))
+    return Layout(
+        _expanded(walk, timeline, every), tuple(sorted(served, key=lambda s: (s.thread, s.start_us, s.end_us)))
+    )
 
 
 def _threads(walk: _Forward, task: int) -> list[tuple[int, int]]:
@@ -205,14 +207,18 @@ def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> Blocks:
     if not runs:
         return Blocks(*(np.zeros(0, np.int64),) * 4, *(np.zeros(0),) * 5)
     task, unit, amount = (np.array([getattr(run, name) for run in runs]) for name in ("task", "unit", "amount"))
-    published, begins, before = (np.array([getattr(r, name) for r in runs]) for name in ("published", "start", "before"))
+    published, begins, before = (
+        np.array([getattr(r, name) for r in runs]) for name in ("published", "start", "before")
+    )
     weight = np.where(work.shapes[task] == MIX, 3, 1)
     owned = weight * walk.each * np.where(work.shapes[task] == AIV, 2, 1)
     turn = values["dispatch_us"] + values["complete_us"]
     turn = turn + owned * (values["dispatch_each_us"] + values["complete_each_us"])
     steps = {number: walk.round_us(number) for number in np.unique(task).tolist()}
     step = np.array([steps[number] for number in task.tolist()])
-    seen = np.array([walk.time(("retired", t, walk._thread(t, u))) for t, u in zip(task.tolist(), unit.tolist(), strict=True)])
+    seen = np.array(
+        [walk.time(("retired", t, walk._thread(t, u))) for t, u in zip(task.tolist(), unit.tolist(), strict=True)]
+    )
     run = np.repeat(np.arange(len(runs)), amount)
     order = np.arange(len(run)) - np.repeat(np.cumsum(amount) - amount, amount)
     duration = timeline.times.block[task][run]

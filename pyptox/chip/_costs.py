@@ -100,11 +100,13 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     costs = []
     for task in graph.tasks:
-        if task.kernel is not None:
-            key = same_work(task)
-            if key not in known:
-                known[key] = block_cost(task, hardware)
-        costs.append(nothing if task.kernel is None else known[key])
+        if task.kernel is None:
+            costs.append(nothing)
+            continue
+        key = same_work(task)
+        if key not in known:
+            known[key] = block_cost(task, hardware)
+        costs.append(known[key])
     regions = Regions(graph)
     memory = Memory.of(
         *([getattr(cost, name) for cost in costs] for name in ("resident_us", "hbm_us", "l2_us")),

@@ -83,9 +83,10 @@ class Memory:
                 raise PyptoxError(f"`uses` of task {task} must be (region, share) with known regions; got {list(each)}")
             if sum(share for _, share in each) > 1 + 1e-6:
                 raise PyptoxError(f"`uses` of task {task} must have shares that add up to 1 at most")
-        times = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
+        resident, hbm, l2 = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
         kept = tuple(tuple((int(region), float(share)) for region, share in each) for each in uses)
-        return cls(*times, np.asarray(regions, np.float64), kept, np.asarray(together, np.float64), float(capacity))
+        sizes, blocks = np.asarray(regions, np.float64), np.asarray(together, np.float64)
+        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity))
 
     def columns(self) -> dict[str, Sequence]:
         """What has a row for every task."""

@@ -113,10 +113,9 @@ class Workload:
             on_grid(duration_us).reshape(count),
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
-            *(
-                np.array([False] * count if flags is None else flags, bool).reshape(count) & (kinds < DUMMY)
-                for flags in (early, sync_start, predicated)
-            ),
+            _flags(early, kinds),
+            _flags(sync_start, kinds),
+            _flags(predicated, kinds),
             memory,
             moments,
         )
@@ -131,3 +130,8 @@ class Workload:
     def with_durations(self, duration_us: Any) -> "Workload":
         """The same tasks with other durations of a block, µs."""
         return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
+
+
+def _flags(given: Sequence[bool] | None, kinds: np.ndarray) -> np.ndarray:
+    """A flag of every task with a kernel; none where left out."""
+    return np.array([False] * len(kinds) if given is None else given, bool).reshape(len(kinds)) & (kinds < DUMMY)
