@@ -36,12 +36,17 @@ from ._names import read_names as read_names
 from ._names import read_program as read_program
 from ._names import write_names as write_names
 from ._names import write_program as write_program
+from ._overhead import Steps as Steps
+from ._overhead import overhead as overhead
 from ._path import Path as Path
 from ._path import Piece as Piece
 from ._path import observed_path as observed_path
 from ._records import read_records as read_records
+from ._replay import Replay as Replay
+from ._replay import replay as replay
 from ._report import Report as Report
 from ._report import report as report
+from ._simulated import simulated_capture as simulated_capture
 from ._swimlane import swimlane as swimlane
 from ._swimlane import write_swimlane as write_swimlane
 from ._tables import NO_TASK as NO_TASK
@@ -51,4 +56,7 @@ from ._tables import Records as Records
 from ._tables import Submits as Submits
 from ._validate import check_capture as check_capture
 from ._validate import validate as validate
+from ._write_capture import write_capture as write_capture
+from ._write_capture import write_graph as write_graph
+from ._write_capture import write_simulation as write_simulation
 from ._write_records import write_records as write_records

@@ -1,14 +1,37 @@
 """The chip simulator: when every task of a program runs, what it waited for, and what the makespan is made of."""
 
+from ._blocks import Blocks as Blocks
+from ._blocks import Layout as Layout
+from ._blocks import Served as Served
 from ._constants import Schedule as Schedule
 from ._constants import a2a3_schedule as a2a3_schedule
 from ._constants import a5_schedule as a5_schedule
 from ._costs import workload as workload
+from ._durations import durations as durations
+from ._early import EarlyUse as EarlyUse
+from ._early import early_uses as early_uses
+from ._edits import AddDummy as AddDummy
+from ._edits import AddEdge as AddEdge
+from ._edits import FlagProducer as FlagProducer
+from ._edits import Merge as Merge
+from ._edits import RemoveEdge as RemoveEdge
+from ._edits import SetBlocks as SetBlocks
+from ._edits import SetConstant as SetConstant
+from ._edits import SetCores as SetCores
+from ._edits import SetDuration as SetDuration
+from ._edits import Split as Split
+from ._explain import Explanation as Explanation
+from ._explain import explain as explain
 from ._memory import Memory as Memory
 from ._memory import Slopes as Slopes
 from ._path import Piece as Piece
+from ._scenario import AbstractEdit as AbstractEdit
+from ._scenario import Scenario as Scenario
 from ._simulate import makespan as makespan
 from ._simulate import simulate as simulate
 from ._timeline import StaticPath as StaticPath
 from ._timeline import Timeline as Timeline
+from ._what_if import Move as Move
+from ._what_if import WhatIf as WhatIf
+from ._what_if import what_if as what_if
 from ._workload import Workload as Workload

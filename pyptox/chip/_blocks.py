@@ -5,13 +5,16 @@ one by one, by the same rules as the walk back of :mod:`._path`, only forward.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ._machine import HEAD
 from ._path import Walk
-from ._timeline import Timeline
 from ._workload import AIC, AIV, DUMMY, MIX
+
+if TYPE_CHECKING:
+    from ._timeline import Timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +67,11 @@ class _Run(NamedTuple):
     task: int
     unit: int
     amount: int
-    published: float
+    published: float  # the first of them
     start: float
+    step: float  # from one start to the next
+    turn: float  # from a start to the publication of the next
     before: float  # end of the block ahead, on the core of the cluster that was busy longest
-    finish: float
 
 
 class _Forward(Walk):
@@ -95,12 +99,19 @@ class _Forward(Walk):
             self.known[event] = moment
         return self.known[event]
 
-    def round_us(self, task: int) -> float:
-        """From the start of one block to that of the next on the same core."""
-        return self._length(task, self._rounds(task, 1))
+    def published(self, task: int, unit: int, opened: float) -> float:
+        """When the first block of a unit was; ``opened`` is when its slot was, as far as the record does not say."""
+        packed, taken = self._packed(task, unit), float(self.times.dispatch[task])
+        if not packed >> 28 & 1:
+            counts, before = self._rank(task, unit)
+            return self.time(before) + self._length(task, counts)
+        if not packed >> 29 & 1 or self.work.shapes[task] != MIX:  # the core that opened last is the recorded one
+            previous = int(self.record.dispatched[task, HEAD + unit])
+            opened = self.time(self._given(task, unit, packed >> 26 & 3, previous, "started"))
+        return max(opened, taken) + self.values["dispatch_us"] + self._weight(task) * self.values["dispatch_each_us"]
 
 
-def layout(timeline: Timeline) -> Layout:
+def layout(timeline: "Timeline") -> Layout:
     """Lay out the blocks of a timeline.
 
     The last block of a core is finished when its thread has retired the task's part; one before it, when a thread that
@@ -114,66 +125,51 @@ def layout(timeline: Timeline) -> Layout:
     work, times = timeline.workload, timeline.times
     walk = _Forward(work, timeline.schedule, timeline.clusters, times, timeline.record)
     walk.now, walk.known = -1.0, {}
-    kernels = work.shapes < DUMMY
-    moments = np.concatenate([times.end[kernels], times.dispatch[work.shapes <= DUMMY]])
-    ended = np.concatenate([np.ones(kernels.sum(), bool), np.zeros((work.shapes <= DUMMY).sum(), bool)])
-    tasks = np.concatenate([np.flatnonzero(kernels), np.flatnonzero(work.shapes <= DUMMY)])
+    kernels, taken = np.flatnonzero(work.shapes < DUMMY), np.flatnonzero(work.shapes <= DUMMY)
+    tasks, ended = np.concatenate([kernels, taken]), np.arange(len(kernels) + len(taken)) < len(kernels)
+    moments = np.where(ended, times.end[tasks], times.dispatch[tasks])
     busy = np.full((timeline.clusters, 3, 2), -np.inf)  # start and end of the last block of each core
-    runs: dict[int, list[_Run]] = {}
+    free = np.zeros(walk.threads)  # when each thread is
+    runs: list[_Run] = []
     served: list[Served] = []
     rank = np.where(ended, -1, work.shapes[tasks] + np.where(timeline.staged[tasks], DUMMY + 1, 0))  # as ties go
     for place in np.lexsort((tasks, rank, moments)).tolist():
         task = int(tasks[place])
-        if work.shapes[task] == DUMMY:
-            thread = _dummy_thread(walk, task, served)
-            served.append(Served(thread, "dummy", task, float(times.dispatch[task]), float(times.finish[task]), 0))
+        if work.shapes[task] == DUMMY:  # the record does not say which thread: the first that was free
+            begin, end = float(times.dispatch[task]), float(times.finish[task])
+            new = [Served(int(np.argmin(free)), "dummy", task, begin, end, 0)]
         elif ended[place]:
-            served += _retired(walk, task)
+            new = _served(walk, task, "complete", "retired")
         else:
-            runs[task] = _placed(walk, task, busy)
-            served += _published(walk, task)
-    every = [run for task in sorted(runs) for run in runs[task]]
-    return Layout(
-        _expanded(walk, timeline, every), tuple(sorted(served, key=lambda s: (s.thread, s.start_us, s.end_us)))
-    )
+            runs += _placed(walk, task, busy)
+            new = _served(walk, task, "dispatch", "dispatched")
+        for one in new:
+            free[one.thread] = max(free[one.thread], one.end_us)
+        served += new
+    served.sort(key=lambda one: (one.thread, one.start_us, one.end_us))
+    runs.sort()
+    return Layout(_rows(timeline, _expanded(walk, timeline, runs)), tuple(served))
 
 
-def _threads(walk: _Forward, task: int) -> list[tuple[int, int]]:
-    """Threads that served a task, and how many subtasks each had."""
-    counts = ((thread, walk._weight(task) * walk._served(task, thread)) for thread in range(walk.threads))
-    return [(thread, count) for thread, count in counts if count]
-
-
-def _published(walk: _Forward, task: int) -> list[Served]:
+def _served(walk: _Forward, task: int, kind: str, event: str) -> list[Served]:
+    """What each thread did for a task: ``kind`` names it and its constants, ``event`` its end."""
     result = []
-    for thread, count in _threads(walk, task):
-        end = walk.time(("dispatched", task, thread))
-        cost = walk.values["dispatch_us"] + walk.values["dispatch_each_us"] * count
-        result.append(Served(thread, "dispatch", task, end - cost, end, count))
+    for thread in range(walk.threads):
+        count = walk._weight(task) * walk._served(task, thread)
+        if count:
+            end = walk.time((event, task, thread))
+            cost = walk.values[f"{kind}_us"] + walk.values[f"{kind}_each_us"] * count
+            result.append(Served(thread, kind, task, end - cost, end, count))
     return result
-
-
-def _retired(walk: _Forward, task: int) -> list[Served]:
-    result = []
-    for thread, count in _threads(walk, task):
-        end = walk.time(("retired", task, thread))
-        cost = walk.values["complete_us"] + walk.values["complete_each_us"] * count
-        result.append(Served(thread, "complete", task, end - cost, end, count))
-    return result
-
-
-def _dummy_thread(walk: _Forward, task: int, served: list[Served]) -> int:
-    """The thread that was free first: the record does not hold it."""
-    free = [0.0] * walk.threads
-    for one in served:
-        free[one.thread] = max(free[one.thread], one.end_us)
-    return int(np.argmin(free))
 
 
 def _placed(walk: _Forward, task: int, busy: np.ndarray) -> list[_Run]:
     """Where a task's blocks went; ``busy`` then holds its last block on each core."""
     shape, values = walk.work.shapes[task], walk.values
-    duration, step = float(walk.times.block[task]), walk.round_us(task)
+    duration, step = float(walk.times.block[task]), walk._length(task, walk._rounds(task, 1))
+    owned = walk._weight(task) * walk._owned(task)
+    turn = values["dispatch_us"] + values["complete_us"]
+    turn += owned * (values["dispatch_each_us"] + values["complete_each_us"])
     units = range(2 * walk.clusters if shape == AIV else walk.clusters)
     result = []
     for unit in units:
@@ -181,14 +177,9 @@ def _placed(walk: _Forward, task: int, busy: np.ndarray) -> list[_Run]:
         amount = packed & 0xFFFFF
         if not amount:
             continue
-        cores = busy[_cores(shape, unit)]
-        if packed >> 28 & 1:
-            published = cores[..., 0].max() + values["dispatch_us"] + walk._weight(task) * values["dispatch_each_us"]
-        else:
-            counts, before = walk._rank(task, unit)
-            published = walk.time(before) + walk._length(task, counts)
-        start = walk.time(("first", task, unit))
-        result.append(_Run(task, unit, amount, float(published), start, float(cores[..., 1].max()), 0.0))
+        cores, start = busy[_cores(shape, unit)], walk.time(("first", task, unit))
+        published = walk.published(task, unit, float(cores[..., 0].max()))
+        result.append(_Run(task, unit, amount, float(published), start, step, turn, float(cores[..., 1].max())))
         last = start + (amount - 1) * step
         cores[..., 0], cores[..., 1] = last, last + duration
     return result
@@ -201,45 +192,37 @@ def _cores(shape: int, unit: int) -> tuple:
     return unit, slice(0, 1) if shape == AIC else slice(0, 3)
 
 
-def _expanded(walk: _Forward, timeline: Timeline, runs: list[_Run]) -> Blocks:
-    """Runs as rows, one a block and core."""
+def _expanded(walk: _Forward, timeline: "Timeline", runs: list[_Run]) -> dict[str, np.ndarray]:
+    """Columns of one row a block."""
     work, values = timeline.workload, walk.values
-    if not runs:
-        return Blocks(*(np.zeros(0, np.int64),) * 4, *(np.zeros(0),) * 5)
-    task, unit, amount = (np.array([getattr(run, name) for run in runs]) for name in ("task", "unit", "amount"))
-    published, begins, before = (
-        np.array([getattr(r, name) for r in runs]) for name in ("published", "start", "before")
-    )
-    weight = np.where(work.shapes[task] == MIX, 3, 1)
-    owned = weight * walk.each * np.where(work.shapes[task] == AIV, 2, 1)
-    turn = values["dispatch_us"] + values["complete_us"]
-    turn = turn + owned * (values["dispatch_each_us"] + values["complete_each_us"])
-    steps = {number: walk.round_us(number) for number in np.unique(task).tolist()}
-    step = np.array([steps[number] for number in task.tolist()])
-    seen = np.array(
-        [walk.time(("retired", t, walk._thread(t, u))) for t, u in zip(task.tolist(), unit.tolist(), strict=True)]
-    )
-    run = np.repeat(np.arange(len(runs)), amount)
-    order = np.arange(len(run)) - np.repeat(np.cumsum(amount) - amount, amount)
-    duration = timeline.times.block[task][run]
-    start = begins[run] + order * step[run]
-    end = start + duration
-    ahead = np.where(order == 0, before[run], start - step[run] + duration)
-    dispatch = np.where(order == 0, published[run], start - step[run] + turn[run])
-    woken = timeline.record.woken[task][run]
-    gate = np.where(
-        timeline.staged[task][run], timeline.times.finish[np.maximum(woken, 0)] + values["doorbell_us"], -np.inf
-    )
+    kinds = {name: np.int64 if kind is int else np.float64 for name, kind in _Run.__annotations__.items()}
+    table: dict[str, Any] = {name: np.array([getattr(one, name) for one in runs], kind) for name, kind in kinds.items()}
+    run = np.repeat(np.arange(len(runs)), table["amount"])
+    columns = {name: column[run] for name, column in table.items()}
+    task, step = columns["task"], columns["step"]
+    order = np.arange(len(run)) - np.searchsorted(run, run)
+    duration = timeline.times.block[task]
+    start = columns["start"] + order * step
+    end, last = start + duration, start - step
+    first = order == 0
+    dispatch = np.where(first, columns["published"], last + columns["turn"])
+    ahead = np.where(first, columns["before"], last + duration)
+    released = timeline.times.finish[np.maximum(timeline.record.woken[task], 0)] + values["doorbell_us"]
+    gate = np.where(timeline.staged[task], released, -np.inf)
     receive = np.minimum(np.maximum(np.maximum(dispatch + values["doorbell_us"], ahead), gate), start)
-    alone = end + values["fin_us"] + values["poll_us"] + values["complete_us"]
-    alone = alone + weight[run] * values["complete_each_us"]
-    finish = np.where(order == amount[run] - 1, seen[run], np.minimum(alone, seen[run]))
-    # a MIX block is three rows
-    shape = work.shapes[task][run]
-    rows = np.repeat(np.arange(len(run)), weight[run])
-    part = np.arange(len(rows)) - np.repeat(np.cumsum(weight[run]) - weight[run], weight[run])
-    kind, number = shape[rows], unit[run][rows]
-    cluster = np.where(kind == AIV, number // 2, number)
-    lane = np.where(kind == AIV, 1 + number % 2, part)
-    columns = (x[rows] for x in (dispatch, receive, start, end, finish))
-    return Blocks(task[run][rows], cluster, lane, order[rows], *columns)
+    weight = np.where(work.shapes[task] == MIX, 3, 1)
+    alone = end + values["fin_us"] + values["poll_us"] + values["complete_us"] + weight * values["complete_each_us"]
+    seen = np.array([walk.time(("retired", one.task, walk._thread(one.task, one.unit))) for one in runs], float)[run]
+    finish = np.where(order == columns["amount"] - 1, seen, np.minimum(alone, seen))
+    times = {"dispatch": dispatch, "receive": receive, "start": start, "end": end, "finish": finish}
+    return {"task": task, "unit": columns["unit"], "order": order, **times}
+
+
+def _rows(timeline: "Timeline", blocks: dict[str, np.ndarray]) -> Blocks:
+    """Rows of blocks, three of a MIX block."""
+    shape = timeline.workload.shapes[blocks["task"]]
+    row = np.repeat(np.arange(len(shape)), np.where(shape == MIX, 3, 1))
+    part = np.arange(len(row)) - np.searchsorted(row, row)
+    of = {name: column[row] for name, column in blocks.items()}
+    vector, unit = shape[row] == AIV, of.pop("unit")
+    return Blocks(cluster=np.where(vector, unit // 2, unit), lane=np.where(vector, 1 + unit % 2, part), **of)

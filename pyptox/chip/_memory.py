@@ -14,7 +14,7 @@ which is homogeneous of degree one in the four times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,6 +92,13 @@ class Memory:
         """What has a row for every task."""
         return {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
 
+    def taken(self, rows: Sequence[int], scale: np.ndarray) -> "Memory":
+        """Of copies of tasks, their times scaled; a scale of 0 is for a task without blocks."""
+        index = np.asarray(rows, np.int64)
+        resident, hbm, l2 = (on_grid(getattr(self, name)[index] * scale) for name in COLUMNS)
+        uses = tuple(self.uses[row] if factor else () for row, factor in zip(rows, scale, strict=True))
+        return replace(self, resident_us=resident, hbm_us=hbm, l2_us=l2, uses=uses, together=self.together[index])
+
     def distances(self, runs: np.ndarray, repeated: bool) -> np.ndarray:
         """Bytes that were used since each region was; infinite where nothing was yet.
 
@@ -117,6 +124,19 @@ class Slopes:
     resident_us: np.ndarray
     hbm_us: np.ndarray
     l2_us: np.ndarray
+
+    def along(self, duration_us: np.ndarray, memory: Memory | None) -> np.ndarray:
+        """Derivative by ``duration_us`` where the times of the memory go along with it."""
+        if memory is None:
+            return self.duration_us
+        parts = sum(getattr(self, name) * getattr(memory, name) for name in COLUMNS)
+        rest = np.divide(parts, duration_us, out=np.zeros(len(duration_us)), where=duration_us > 0)
+        return self.duration_us + rest
+
+
+def ratios(after: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """How many times as large; 1 for tasks that took nothing, 0 for those that take nothing now."""
+    return np.divide(after, before, out=np.ones(len(before)), where=before > 0)
 
 
 def pulled_back(

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from .._errors import PyptoxError
+from ..cost._compilation_cache import persistent
 from ._constants import CONSTANTS, Schedule
 from ._machine import Memory, Record, Sizes, Tasks, compiled
 from ._oracle import Times
@@ -62,7 +63,9 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
         len(memory.region),
     )
     given = np.array([constants[name] for name in CONSTANTS])
-    full, ready, stamps, records = compiled(sizes)(given, tasks, memory)
+    with persistent():
+        machine = compiled(sizes)
+    full, ready, stamps, records = machine(given, tasks, memory)
     if full:
         return _run(work, schedule, clusters, distance, 2 * flight)
     alloc = work.shapes == ALLOC
@@ -73,7 +76,9 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
     if work.memory is not None:
         kept = np.concatenate([found[:, None], kept], 1)
         block = np.where(work.shapes < DUMMY, kept[:, BLOCK], 0.0)
-    return Times(submitted, ready, taken, start, end, finish, block), Record(dispatched, retired, woken, admitted, kept, beside)
+    return Times(submitted, ready, taken, start, end, finish, block), Record(
+        dispatched, retired, woken, admitted, kept, beside
+    )
 
 
 def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks, int]:

@@ -1,6 +1,7 @@
 """Simulate a program or a workload, and differentiate its makespan."""
 
-from collections.abc import Mapping
+import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -65,10 +66,11 @@ def clusters_on(hardware: Hardware) -> int:
 
 
 def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
-    """A function of a schedule and of the tasks' durations (µs) that gives the makespan (µs), for ``jax.grad``.
+    """A function of a schedule and of the tasks' durations (µs) that gives the makespan (µs), for JAX.
 
-    Its derivative is :meth:`Timeline.gradient`; further derivatives through the durations follow by the chain rule. It
-    is for use outside ``jit``.
+    It may be jitted, vmapped over constants and durations, and differentiated once: the simulation runs on the host,
+    one candidate after another. Its derivative is :meth:`Timeline.gradient`; what the durations depend on follows by
+    the chain rule.
 
     >>> import jax
     >>> from pyptox import chip
@@ -77,30 +79,52 @@ def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
     >>> jax.grad(function, argnums=1)(chip.a2a3_schedule(), work.duration_us.astype("float32")).tolist()
     [1.0, 1.0]
     """
-    clusters = clusters_on(hardware or a2a3())
+    machine = hardware or a2a3()
+    clusters, tasks = clusters_on(machine), work.tasks
 
-    def simulated(schedule: Schedule, duration_us: Any) -> Timeline:
-        plain = schedule.replace(**{name: float(getattr(schedule, name)) for name in CONSTANTS})
+    def on_host(threads: int, constants: Any, duration_us: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The makespan, and its derivatives by constant and then by task."""
+        numbers = dict(zip(CONSTANTS, np.asarray(constants, np.float64).tolist(), strict=True))
+        schedule = Schedule(**numbers, threads=threads)
         changed = work.with_durations(np.asarray(duration_us))
-        times, record = run(changed, plain, clusters)
-        return Timeline(changed, plain, clusters, times, record, hardware or a2a3())
+        times, record = run(changed, schedule, clusters)
+        timeline = Timeline(changed, schedule, clusters, times, record, machine)
+        counts = timeline.gradient()[0]
+        by_duration = timeline.slopes().along(changed.duration_us, changed.memory)
+        slopes = np.concatenate([np.array(list(counts.values()), np.int64), by_duration])
+        return np.asarray(timeline.makespan_us, _widest()), slopes.astype(_widest())
+
+    def computed(schedule: Schedule, duration_us: Any) -> tuple[Any, Any]:
+        wide = _widest()
+        constants = jnp.stack([jnp.asarray(getattr(schedule, name), wide) for name in CONSTANTS])
+        shapes = jax.ShapeDtypeStruct((), wide), jax.ShapeDtypeStruct((len(CONSTANTS) + tasks,), wide)
+        call = functools.partial(on_host, schedule.threads)
+        durations = jnp.asarray(duration_us, wide)
+        return jax.pure_callback(call, shapes, constants, durations, vmap_method="sequential")
 
     @jax.custom_vjp
     def value(schedule: Schedule, duration_us: Any) -> Any:
-        return jnp.asarray(simulated(schedule, duration_us).makespan_us, _type(duration_us))
+        return computed(schedule, duration_us)[0].astype(_type(duration_us))
 
     def forward(schedule: Schedule, duration_us: Any):
-        timeline = simulated(schedule, duration_us)
-        constants, durations = timeline.gradient()[0], timeline.slopes().duration_us
-        return jnp.asarray(timeline.makespan_us, _type(duration_us)), (constants, durations, schedule, duration_us)
+        result, slopes = computed(schedule, duration_us)
+        return result.astype(_type(duration_us)), (slopes, schedule, duration_us)
 
-    def backward(kept: tuple[Mapping[str, int], np.ndarray, Schedule, Any], cotangent: Any):
-        constants, durations, schedule, duration_us = kept
-        slopes = {name: cotangent.astype(_type(getattr(schedule, name))) * float(n) for name, n in constants.items()}
-        return schedule.replace(**slopes), cotangent * jnp.asarray(durations, _type(duration_us))
+    def backward(kept: tuple[Any, Schedule, Any], cotangent: Any):
+        slopes, schedule, duration_us = kept
+        by_constant = {
+            name: (cotangent * slopes[n]).astype(_type(getattr(schedule, name))) for n, name in enumerate(CONSTANTS)
+        }
+        durations = (cotangent * slopes[len(CONSTANTS) :]).astype(_type(duration_us))
+        return dataclasses.replace(schedule, **by_constant), durations
 
     value.defvjp(forward, backward)
     return value
+
+
+def _widest() -> Any:
+    """float64 where JAX has it enabled."""
+    return jnp.float64 if jax.config.read("jax_enable_x64") else jnp.float32
 
 
 def _type(value: Any) -> Any:

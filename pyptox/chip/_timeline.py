@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ._memory import Slopes, pulled_back
 from ._oracle import Times
 from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
+
+if TYPE_CHECKING:
+    from ._blocks import Layout
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,13 @@ class Timeline:
         walk = Walk(self.workload, self.schedule, self.clusters, self.times, self.record)
         return list(walk.back())[::-1]
 
+    @functools.cached_property
+    def layout(self) -> "Layout":
+        """Every block with its core and its stamps, and what the scheduler threads did."""
+        from ._blocks import layout
+
+        return layout(self)
+
     def critical(self) -> list[Piece]:
         """The observed critical path, first to last: each piece starts where the one before it ends.
 
@@ -197,7 +207,8 @@ class Timeline:
     def _kind(self, number: int) -> str:
         if self.graph is not None:
             return self.graph.tasks[number].name
-        return SHAPES[self.workload.shapes[number]]
+        name, kind = self.workload.names[number], self.workload.kind(number)
+        return SHAPES[self.workload.shapes[number]] if kind == name else kind.partition("[")[0]
 
     def by_hardware(self) -> dict[str, float]:
         """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.

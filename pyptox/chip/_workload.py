@@ -9,7 +9,7 @@ import numpy as np
 
 from .._errors import PyptoxError
 from ._constants import on_grid
-from ._memory import Memory
+from ._memory import Memory, ratios
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
 """What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
@@ -120,6 +120,15 @@ class Workload:
             moments,
         )
 
+    def kind(self, number: int) -> str:
+        """What a task is called without its number: the second word of its name on, or its name.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate"]).kind(0)
+        'gate'
+        """
+        label, _, rest = self.names[number].partition(" ")
+        return rest or label
+
     def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
         """When each submission ends, µs: as measured, or one after another."""
         if self.submitted_us is not None:
@@ -128,8 +137,11 @@ class Workload:
         return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
 
     def with_durations(self, duration_us: Any) -> "Workload":
-        """The same tasks with other durations of a block, µs."""
-        return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
+        """The same tasks with other durations of a block, µs; the times of its memory go along."""
+        changed, memory = on_grid(duration_us).reshape(self.tasks), self.memory
+        if memory is not None:
+            memory = memory.taken(range(self.tasks), ratios(changed, self.duration_us))
+        return dataclasses.replace(self, duration_us=changed, memory=memory)
 
 
 def _flags(given: Sequence[bool] | None, kinds: np.ndarray) -> np.ndarray:

@@ -1,15 +1,15 @@
 """Commands. Bad input is a message and exit code 2, never a traceback; ``check`` that fails exits with 1."""
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from .. import __version__
 from .._errors import PyptoxError
 from ._options import (
+    CaptureFolder,
     Chip,
     Dtype,
     Groups,
@@ -19,11 +19,19 @@ from ._options import (
     KernelName,
     M,
     N,
+    Out,
     Problem,
     Seed,
+    Settings,
+    Sizes,
+    Stages,
     Sync,
+    Tile,
     about_a_kernel,
+    problem_of,
+    show,
 )
+from ._simulations import explain_capture, explain_program, graph, simulate, what_if
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,10 +53,6 @@ def pyptox(
     ] = False,
 ) -> None:
     """Predict, explain, check and tune tiled kernels on accelerators."""
-
-
-def _show(result: Any, as_json: bool) -> None:
-    print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)
 
 
 @app.command()
@@ -104,23 +108,46 @@ def tune(
         )
     if save is not None:
         result.save(save)
-    _show(result, as_json)
+    show(result, as_json)
 
 
 @app.command()
-@about_a_kernel
 def explain(
-    problem: Problem,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
+    ] = None,
+    sizes: Sizes = None,
+    m: M = 0,
+    n: N = 0,
+    k: K = 0,
+    dtype: Dtype = "bf16",
+    inputs: Inputs = None,
+    groups: Groups = 8,
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
+    capture: CaptureFolder = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Say what one configuration costs, and why."""
+    """Say what one configuration of a kernel, a program or a recorded run costs, and why."""
+    if (what is None) == (capture is None):
+        raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
+    if capture is not None:
+        return explain_capture(capture, out, as_json)
+    assert what is not None
+    if ".py:" in what:
+        return explain_program(what, sizes, hardware, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
 
-    _show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
+    if sizes or out is not None:
+        raise ValueError(f"`SIZE=VALUE` and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n")
+    problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
+    return show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
@@ -142,7 +169,7 @@ def check(
     passed = report is not None and report.passed
     if as_json:
         precision = report.to_dict() if report else None
-        _show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
+        show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
     else:
         print("passed" if passed else "FAILED")
         print(verification)
@@ -188,7 +215,7 @@ def trace(
     files = tracing.write(result, out)
     if as_json:
         content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
-        _show(content | {"what_if": [vars(change) for change in changes]}, True)
+        show(content | {"what_if": [vars(change) for change in changes]}, True)
     else:
         print(result)
         if measured:
@@ -217,7 +244,7 @@ def hardware(
             for short, c in chips.items()
         }
         if as_json:
-            return _show(rows, True)
+            return show(rows, True)
         for short, row in rows.items():
             cores, clock = row["aic"], row["clock_mhz"]
             print(f"{short:<6} {cores} cores, {clock:g} MHz, {row['fp16_tflops']:.0f} Tflop/s fp16")
@@ -225,7 +252,7 @@ def hardware(
     chip = preset(name)
     numbers = {key: float(value) for key, value in chip.flat().items()}
     if as_json:
-        return _show({"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True)
+        return show({"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True)
     table = Table("number", "value", "source", title=f"{chip.name}: {chip.basis}", title_justify="left")
     for key, value in numbers.items():
         table.add_row(key, _reads_as(key, value), chip.sources.get(key, ""))
@@ -282,7 +309,7 @@ def phases(
         slots=None if aic is None else Slots(aic, aiv_per_aic),
         split=split or [],
     )
-    _show(result, as_json)
+    show(result, as_json)
     if not result.passed:
         raise typer.Exit(1)
 
@@ -308,7 +335,7 @@ def pmu(
     result = survey(*problem, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:
         result.save(out)
-    _show(result, as_json)
+    show(result, as_json)
 
 
 @app.command()
@@ -325,60 +352,13 @@ def capture(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_swimlane(out / "merged_swimlane.json", result.capture)
-    _show(result, as_json)
+    show(result, as_json)
     if not result.passed:
         raise typer.Exit(1)
 
 
-@app.command()
-def graph(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
-    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
-    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show a program's tasks and edges, and what is wrong with them; exit 1 if an ordering is missing."""
-    from .. import program as programs
-    from ._programs import program_at, sizes_of
-
-    found = programs.graph(program_at(program), **sizes_of(sizes or []))
-    findings = {
-        "missing orderings": programs.missing_orderings(found),
-        "redundant edges": programs.redundant_edges(found),
-        "false serialisation": programs.false_serialisation(found),
-    }
-    if as_json:
-        _show(found.to_dict() | {"findings": [vars(f) for group in findings.values() for f in group]}, True)
-    elif dot:
-        print(found.dot())
-    else:
-        print(found)
-        for title, group in findings.items():
-            print(f"\n{title}: {len(group)}" + "".join(f"\n  {finding}" for finding in group))
-    raise typer.Exit(1 if findings["missing orderings"] else 0)
-
-
-@app.command()
-def simulate(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
-    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
-    hardware: Chip = "a2a3",
-    as_json: Json = False,
-) -> None:
-    """Simulate a program on the chip: when each task runs, what it waited for, and what the makespan is made of."""
-    from .. import chip
-    from .. import program as programs
-    from ..hardware import preset
-    from ._programs import program_at, sizes_of
-
-    machine = preset(hardware)
-    found = programs.graph(program_at(program), hardware=machine, **sizes_of(sizes or []))
-    timeline = chip.simulate(found, hardware=machine)
-    if as_json:
-        _show(timeline.to_dict() | {"program": found.name}, True)
-    else:
-        print(timeline)
-        print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+for command in (graph, simulate, what_if):
+    app.command()(command)
 
 
 def main(arguments: list[str] | None = None) -> None:

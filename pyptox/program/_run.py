@@ -31,13 +31,16 @@ def run(program: Program, *arrays: Any, order: Sequence[int] | None = None, hard
         ProgramError: the order leaves a task out, or runs one before what it waits for.
     """
     specs = tuple(_specs(program, arrays))
-    results = _compiled(program, specs, None if order is None else tuple(order), hardware)(*arrays)
+    results = jitted(program, specs, None if order is None else tuple(order), hardware)(*arrays)
     return results[0] if len(results) == 1 else results
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(
-    program: Program, specs: tuple[Spec, ...], order: tuple[int, ...] | None, hardware: Hardware | None
+def jitted(
+    program: Program,
+    specs: tuple[Spec, ...],
+    order: tuple[int, ...] | None = None,
+    hardware: Hardware | None = None,
 ) -> Callable[..., tuple]:
     """The program on arguments of these specs, its tasks in ``order``; compiled at the first call."""
     recorded = graph(program, *specs, hardware=hardware)

@@ -60,13 +60,13 @@ def test_every_permitted_order_gives_the_same_values():
 
 
 def test_a_second_run_of_the_same_types_is_not_compiled_again():
-    from pyptox.program._run import _compiled
+    from pyptox.program._run import jitted
 
     mlp, inputs = _mlp(), _inputs(5, 96, 160)
     pp.run(mlp, *inputs)
-    before = _compiled.cache_info().misses
+    before = jitted.cache_info().misses
     pp.run(mlp, *(-array for array in inputs))
-    assert _compiled.cache_info().misses == before
+    assert jitted.cache_info().misses == before
 
 
 def test_atomic_adds_go_to_what_is_there():
