@@ -97,7 +97,8 @@ def test_threads_publish_their_blocks_one_after_another():
 def test_a_mixed_block_is_three_subtasks():
     times, _ = both(chip.Workload.of(["MIX"], [1], [10.0], [[]]))
     assert times.start[0] == times.dispatch[0] + C["dispatch_us"] + 3 * C["dispatch_each_us"] + FLIGHT
-    assert times.finish[0] == times.end[0] + 3 * C["poll_us"] + C["complete_us"] + 3 * C["complete_each_us"]
+    looks = 2  # half of three busy cores, rounded up
+    assert times.finish[0] == times.end[0] + looks * C["poll_us"] + C["complete_us"] + 3 * C["complete_each_us"]
 
 
 def test_a_second_wave_follows_without_the_scheduler_where_blocks_are_long():
