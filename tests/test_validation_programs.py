@@ -11,7 +11,9 @@ from pyptox.validation._staged import Program, root, slower, solved
 from pyptox.validation._v200 import KERNELS, TILES, WIDE, layer, width_of
 
 PROGRAMS = ("task_granularity", "scheduling", "kernel_task_times")
-GRANULARITY = "id,group,variant,is_baseline,workload,platform,tasks,blocks_or_grid,cores_used,per_task_us,metric,value,unit"
+GRANULARITY = (
+    "id,group,variant,is_baseline,workload,platform,tasks,blocks_or_grid,cores_used,per_task_us,metric,value,unit"
+)
 SCHEDULING = "id,group,mechanism,variant,is_baseline,workload,tasks,metric,value,unit,stat"
 KERNEL = "id,workload,kernel,core,dtype,M,K,N,tile_k,n_per_block,blocks_per_launch,instances,mean_us"
 
@@ -59,7 +61,8 @@ def test_a_variant_has_the_work_of_its_baseline(tmp_path):
         tmp_path, "task_granularity", GRANULARITY,
         "a,g,spmd(8),1,merge,a2a3,,8,8,,span,53,us", "b,g,spmd(32),0,merge,a2a3,,32,,,span,30,us",
         "c,h,before,1,x,a2a3,,,,,wall,53,us", "d,h,spmd(16),0,x,a2a3,,,,,wall,50,us",
-        "e,i,one,0,x,a2a3,40,,,,wall,53,us", "f,j,fine,1,x,a2a3,400,,,,wall,900,us", "g,j,coarse,0,x,a2a3,100,,,,wall,500,us",
+        "e,i,one,0,x,a2a3,40,,,,wall,53,us", "f,j,fine,1,x,a2a3,400,,,,wall,900,us",
+        "g,j,coarse,0,x,a2a3,100,,,,wall,500,us",
     )  # fmt: skip
     assert rows["a"]["predicted"] == pytest.approx(53, rel=1e-3)
     assert 15 < rows["b"]["predicted"] < 40  # a quarter of the blocks' time, and the scheduler's

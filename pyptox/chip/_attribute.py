@@ -1,13 +1,11 @@
 """Which constants of the chip the blocks on a critical path are made of."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..cost._attribute import attribute
-from ..cost._batch import options_for
-from ..cost._evaluate import Options, predict
+from ..cost._evaluate import Options, cost_of
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
@@ -52,10 +50,7 @@ def hardware_shares(
 def _of_a_block(task: Task, chip: Hardware, resident: tuple) -> dict[str, float]:
     """Microseconds of one block by constant; ``resident`` names tensors that are in L2, each with a share of 1."""
     assert task.kernel is not None
-    specs = task.specs()
-    options = replace(options_for(task.kernel, Options(warm=4), task.values), resident=resident)
-    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
-    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    waves = float(predict(task.kernel, specs, shapes, task.values, chip, options, control).waves)
+    options, specs = Options(warm=4, resident=resident), task.specs()
+    waves = float(cost_of(task.kernel, specs, task.values, chip, options).waves)
     parts = attribute(task.kernel, specs, task.values, chip, options)
     return {name: part / waves for name, part in parts.items() if name != "launch_us"}

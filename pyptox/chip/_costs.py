@@ -1,12 +1,11 @@
 """From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..cost._batch import options_for
-from ..cost._evaluate import Options, predict, record
+from ..cost._evaluate import Options, cost_of, options_for, record
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
@@ -57,17 +56,16 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
 def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:
     """The cost of a task, and each tensor's share of the bytes that HBM supplies for the first time."""
     assert task.kernel is not None
-    specs = task.specs()
-    options = replace(options_for(task.kernel, Options(warm=4), task.values), resident=resident)
-    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
-    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    cost = predict(task.kernel, specs, shapes, task.values, chip, options, control)
+    specs, options = task.specs(), Options(warm=4, resident=resident)
+    cost = cost_of(task.kernel, specs, task.values, chip, options)
     if resident:
         return cost, {}
-    if control:
+    if task.control:
         read = {a.name: float(np.prod(a.tensor.shape)) for a in task.args if a.reads}
     else:
         read = {}
+        shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
+        options = options_for(task.kernel, options, task.values)
         for transfer in record(task.kernel, specs, shapes, task.values, chip, options).traffic.values():
             if transfer.access.mode == "read":
                 name = transfer.access.tensor.name
@@ -76,9 +74,14 @@ def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[s
     return cost, {name: size / total for name, size in read.items()} if total else {}
 
 
-def block_time_us(task: Task, hardware: Hardware) -> float:
-    """One block of a task on a busy chip whose L2 is empty, without the launch, µs."""
-    return block_cost(task, hardware).cold_us
+def block_time_us(task: Task, hardware: Hardware) -> Any:
+    """One block of a task on a busy chip whose L2 is empty, without the launch: ``(time - launch) / waves``, µs.
+
+    The chip's numbers may be traced by JAX.
+    """
+    assert task.kernel is not None
+    cost = cost_of(task.kernel, task.specs(), task.values, hardware)
+    return (cost.time_us - hardware.times.launch_us) / cost.waves
 
 
 def plain(hardware: Hardware) -> Hardware:
@@ -100,11 +103,13 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     costs = []
     for task in graph.tasks:
-        if task.kernel is not None:
-            key = same_work(task)
-            if key not in known:
-                known[key] = block_cost(task, hardware)
-        costs.append(nothing if task.kernel is None else known[key])
+        if task.kernel is None:
+            costs.append(nothing)
+            continue
+        key = same_work(task)
+        if key not in known:
+            known[key] = block_cost(task, hardware)
+        costs.append(known[key])
     regions = Regions(graph)
     memory = Memory.of(
         *([getattr(cost, name) for cost in costs] for name in ("resident_us", "hbm_us", "l2_us")),

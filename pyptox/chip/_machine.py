@@ -28,7 +28,7 @@ from ._record import Event, Small, at_start, int32
 from ._record import Record as Record
 from ._steps import Outcome, Steps, on_grid, rounded
 from ._units import Units
-from ._workload import AIV, ALLOC, DUMMY
+from ._workload import ALLOC, DUMMY
 
 PUBLISHED, FINISHED, ENDED, SUBMITTED, DISPATCH, DUMMIES, RELEASE, STAGING, STALE, TOGETHER = range(10)
 """Kinds of events."""
@@ -37,6 +37,10 @@ _STAGED = 1 << 20
 _RELEASES, _EARLY = 4, 5  # rows of the queues after those of the shapes: of staged tasks to release, and eligible tasks
 
 _OPTIONS: Any = {"xla_cpu_copy_insertion_use_region_analysis": True}
+
+
+Column = Any
+"""An array, on the host or traced."""
 
 
 class Sizes(NamedTuple):
@@ -58,32 +62,32 @@ class Sizes(NamedTuple):
 class Tasks(NamedTuple):
     """The workload, a row a task and one spare."""
 
-    submitted: jax.Array
-    shapes: jax.Array
-    blocks: jax.Array
-    durations: jax.Array
-    flags: jax.Array
-    sync: jax.Array
-    stageable: jax.Array
-    waiting: jax.Array  # producers to finish, and the submission
-    pointers: jax.Array  # [tasks + 2] into successors
-    successors: jax.Array
-    work: jax.Array  # tasks to finish
+    submitted: Column
+    shapes: Column
+    blocks: Column
+    durations: Column
+    flags: Column
+    sync: Column
+    stageable: Column
+    waiting: Column  # producers to finish, and the submission
+    pointers: Column  # [tasks + 2] into successors
+    successors: Column
+    work: Column  # tasks to finish
 
 
 class Memory(NamedTuple):
     """What blocks move, and where it may lie. Empty without memory."""
 
-    resident: jax.Array  # [tasks + 1], µs of a block that finds everything in L2
-    hbm: jax.Array  # µs of the blocks that run together
-    l2: jax.Array
-    together: jax.Array  # how many these are
-    pointers: jax.Array  # [tasks + 2] into uses
-    region: jax.Array  # [uses]
-    share: jax.Array
-    size: jax.Array  # [regions], bytes
-    distance: jax.Array  # bytes used since the region was
-    capacity: jax.Array
+    resident: Column  # [tasks + 1], µs of a block that finds everything in L2
+    hbm: Column  # µs of the blocks that run together
+    l2: Column
+    together: Column  # how many these are
+    pointers: Column  # [tasks + 2] into uses
+    region: Column  # [uses]
+    share: Column
+    size: Column  # [regions], bytes
+    distance: Column  # bytes used since the region was
+    capacity: Column
 
 
 class _Queues(NamedTuple):
@@ -378,5 +382,9 @@ def compiled(sizes: Sizes):
         some = rows if sizes.uses else (0,)
         kept = [(some, f)] * 4 + [((sizes.tasks + 2 if sizes.uses else 0,), i)]
         kept += [((sizes.uses,), i), ((sizes.uses,), f), ((sizes.regions,), f), ((sizes.regions,), f), ((), f)]
-        arguments = shaped((len(CONSTANTS),), f), Tasks(*(shaped(*x) for x in columns)), Memory(*(shaped(*x) for x in kept))
+        arguments = (
+            shaped((len(CONSTANTS),), f),
+            Tasks(*(shaped(*x) for x in columns)),
+            Memory(*(shaped(*x) for x in kept)),
+        )
         return jax.jit(simulate).lower(*arguments).compile(compiler_options=_OPTIONS)

@@ -14,7 +14,7 @@ which is homogeneous of degree one in the four times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,13 +83,21 @@ class Memory:
                 raise PyptoxError(f"`uses` of task {task} must be (region, share) with known regions; got {list(each)}")
             if sum(share for _, share in each) > 1 + 1e-6:
                 raise PyptoxError(f"`uses` of task {task} must have shares that add up to 1 at most")
-        times = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
+        resident, hbm, l2 = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
         kept = tuple(tuple((int(region), float(share)) for region, share in each) for each in uses)
-        return cls(*times, np.asarray(regions, np.float64), kept, np.asarray(together, np.float64), float(capacity))
+        sizes, blocks = np.asarray(regions, np.float64), np.asarray(together, np.float64)
+        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity))
 
     def columns(self) -> dict[str, Sequence]:
         """What has a row for every task."""
         return {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
+
+    def taken(self, rows: Sequence[int], scale: np.ndarray) -> "Memory":
+        """Of copies of tasks, their times scaled; a scale of 0 is for a task without blocks."""
+        index = np.asarray(rows, np.int64)
+        resident, hbm, l2 = (on_grid(getattr(self, name)[index] * scale) for name in COLUMNS)
+        uses = tuple(self.uses[row] if factor else () for row, factor in zip(rows, scale, strict=True))
+        return replace(self, resident_us=resident, hbm_us=hbm, l2_us=l2, uses=uses, together=self.together[index])
 
     def distances(self, runs: np.ndarray, repeated: bool) -> np.ndarray:
         """Bytes that were used since each region was; infinite where nothing was yet.
@@ -116,6 +124,19 @@ class Slopes:
     resident_us: np.ndarray
     hbm_us: np.ndarray
     l2_us: np.ndarray
+
+    def along(self, duration_us: np.ndarray, memory: Memory | None) -> np.ndarray:
+        """Derivative by ``duration_us`` where the times of the memory go along with it."""
+        if memory is None:
+            return self.duration_us
+        parts = sum(getattr(self, name) * getattr(memory, name) for name in COLUMNS)
+        rest = np.divide(parts, duration_us, out=np.zeros(len(duration_us)), where=duration_us > 0)
+        return self.duration_us + rest
+
+
+def ratios(after: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """How many times as large; 1 for tasks that took nothing, 0 for those that take nothing now."""
+    return np.divide(after, before, out=np.ones(len(before)), where=before > 0)
 
 
 def pulled_back(

@@ -17,21 +17,21 @@ What is simulated:
   a round retires and publishes one block on every core of the kind that the thread owns.
 * A block starts ``doorbell_us + receive_us`` after it is published, ``first_us`` later where a core of it has had no
   block before, and ``switch_us`` after the core's last block.
-* When a task's last block has ended, every thread that served it retires its part: it sees the end ``fin_us``
-  later and after looking at half of its busy cores (``poll_us`` each), the mean of a round over them, then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
-  the last thread is done.
+* When a task's last block has ended, every thread that served it retires its part: it sees the end ``fin_us`` later and
+  after looking at half of its busy cores (``poll_us`` each), the mean of a round over them, then pays
+  ``complete_us + complete_each_us x subtasks``. The task is finished when the last thread is done.
 * ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
   blocks; tasks of its kind behind it wait. Where it has more blocks than a thread has cores, tasks of the other kinds
   wait too, but for dummies; of several such tasks the one that was ready first goes first. Each thread publishes its
   blocks one after another, one to a core, and none starts before ``doorbell_us + receive_us`` after the last of all is
   published.
 * Early dispatch: a task is eligible once it is submitted and each of its producers is finished, or is flagged and has
-  published all its blocks, unless it is predicated or has more blocks than the chip has cores of its kind. Eligible tasks queue like
-  ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when as many cores,
-  their threads free, have an open slot as it has blocks: published like a dispatched task, one block to a core, but
-  held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they could have
-  started without being held, whichever is later. A task that turns ready before it is staged is dispatched as usual.
-  At the same time releases come first, then moments of full publication, then finishes; stagings come last.
+  published all its blocks, unless it is predicated or has more blocks than the chip has cores of its kind. Eligible
+  tasks queue like ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when
+  as many cores, their threads free, have an open slot as it has blocks: published like a dispatched task, one block to
+  a core, but held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they
+  could have started without being held, whichever is later. A task that turns ready before it is staged is dispatched
+  as usual. At the same time releases come first, then moments of full publication, then finishes; stagings come last.
 * A dummy is retired by the thread that is free first, in ``dummy_us``; so is a predicated task that does not run.
 * What a block takes, where a workload has a :class:`._memory.Memory`: regions that a task uses are in L2 as far as they
   fit it beside what was used more recently; a task uses its regions when it is taken up or staged. What it finds there
@@ -70,7 +70,7 @@ _NEVER, _LATER = float("-inf"), float("inf")
 
 @dataclass
 class Times:
-    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished; and of one of its blocks."""
+    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished; and what a block takes."""
 
     submitted: np.ndarray
     ready: np.ndarray

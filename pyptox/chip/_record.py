@@ -32,7 +32,7 @@ class Record(NamedTuple):
     thread that finished last. ``woken``: the producer whose finish made the task ready, -1 for its submission.
     ``eligible``: the same for eligible tasks, as ``2 x producer``, 1 more where it was its full publication.
     ``memory``: columns :data:`FOUND` and on; no columns where the workload states nothing of memory. ``beside``: for
-    each core the task that it ran in the middle of this one's first block, -1 for none; then how many of its own blocks.
+    each core the task that it ran in the middle of this one's first block, -1 for none; then how many of this one's.
     """
 
     dispatched: np.ndarray

@@ -9,13 +9,13 @@ import numpy as np
 
 from .._errors import PyptoxError
 from ._constants import on_grid
-from ._memory import COLUMNS, Memory
+from ._memory import COLUMNS, Memory, ratios
 from ._workload import ALLOC, DUMMY, Workload
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
 
-_DUMMY: dict[str, Any] = {"shapes": DUMMY, "blocks": 0, "duration_us": 0.0, "early": False, "sync_start": False}
-_DUMMY |= {"predicated": False}
+_FLAGS = dict.fromkeys(("early", "sync_start", "predicated"), False)
+_DUMMY: dict[str, Any] = {"shapes": DUMMY, "blocks": 0, "duration_us": 0.0} | _FLAGS
 
 
 def rebuilt(
@@ -63,21 +63,12 @@ def rebuilt(
     others = np.array([work.edges[rows[n]] - len(work.waits[rows[n]]) for n in order], np.int64)
     others[new] = 0
     values["edges"] = (others + np.array([len(of) for of in kept], np.int64)).astype(np.int32)
+    if work.memory is not None:
+        copies = [rows[n] for n in order]
+        values["memory"] = work.memory.taken(copies, ratios(values["duration_us"], work.duration_us[copies]))
     if "submitted_us" in values:
         values["submitted_us"] = np.maximum.accumulate(values["submitted_us"])
-    if work.memory is not None:
-        values["memory"] = _moved(work.memory, [rows[n] for n in order], new)
     return Workload(**values), order
-
-
-def _moved(memory: Memory, rows: Sequence[int], dummies: Sequence[int]) -> Memory:
-    """What copies of tasks move; dummies nothing."""
-    columns = {name: getattr(memory, name)[list(rows)] for name in (*COLUMNS, "together")}
-    for name in COLUMNS:
-        columns[name][list(dummies)] = 0.0
-    none = set(dummies)
-    uses = tuple(() if at in none else memory.uses[n] for at, n in enumerate(rows))
-    return dataclasses.replace(memory, uses=uses, **columns)
 
 
 def averaged(of: Memory, members: Sequence[int], weights: np.ndarray, into: Memory, place: int) -> Memory:

@@ -69,13 +69,16 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
     if full:
         return _run(work, schedule, clusters, distance, 2 * flight)
     alloc = work.shapes == ALLOC
-    columns = [np.where(alloc, submitted, x) for x in (np.asarray(ready)[:count], *np.asarray(stamps)[:count].T)]
+    moments = (np.asarray(ready)[:count], *np.asarray(stamps)[:count].T)
+    ready, taken, start, end, finish = (np.where(alloc, submitted, x) for x in moments)
     dispatched, retired, woken, admitted, found, kept, beside = (np.asarray(part)[:count] for part in records)
     block = work.duration_us
     if work.memory is not None:
         kept = np.concatenate([found[:, None], kept], 1)
         block = np.where(work.shapes < DUMMY, kept[:, BLOCK], 0.0)
-    return Times(submitted, *columns, block), Record(dispatched, retired, woken, admitted, kept, beside)
+    return Times(submitted, ready, taken, start, end, finish, block), Record(
+        dispatched, retired, woken, admitted, kept, beside
+    )
 
 
 def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks, int]:
@@ -108,21 +111,17 @@ def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
     """What blocks move as the machine takes it; empty arrays where nothing is stated."""
     none, m = np.zeros(0), work.memory
     if m is None:
-        return Memory(
-            none, none, none, none, np.zeros(0, np.int32), np.zeros(0, np.int32), none, none, none, np.float64(0.0)
-        )
+        numbers = np.zeros(0, np.int32)
+        return Memory(none, none, none, none, numbers, numbers, none, none, none, np.float64(0.0))
     region = np.array([region for each in m.uses for region, _ in each], np.int32)
     share = np.array([share for each in m.uses for _, share in each])
     uses, regions = _four_times(tasks, len(region)), bucket(len(m.regions))
-    return Memory(
-        *(_padded(column, tasks + 1, 1.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us, m.together)),
-        _pointers(np.array([len(each) for each in m.uses], np.int32), tasks),
-        _padded(region, uses, 0, np.int32),
-        _padded(share, uses, 0.0, np.float64),
-        _padded(m.regions, regions, 1.0, np.float64),
-        _padded(distance, regions, np.inf, np.float64),
-        np.float64(m.capacity),
-    )
+    pointers = _pointers(np.array([len(each) for each in m.uses], np.int32), tasks)
+    times = (_padded(column, tasks + 1, 1.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us, m.together))
+    resident, hbm, l2, together = times
+    region, share = _padded(region, uses, 0, np.int32), _padded(share, uses, 0.0, np.float64)
+    size, distance = _padded(m.regions, regions, 1.0, np.float64), _padded(distance, regions, np.inf, np.float64)
+    return Memory(resident, hbm, l2, together, pointers, region, share, size, distance, np.float64(m.capacity))
 
 
 def _four_times(tasks: int, count: int) -> int:

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from ..hardware import Hardware
 from ..program._graph import Graph
 from ._constants import Schedule, on_grid
 from ._costs import workload
-from ._memory import COLUMNS
+from ._memory import COLUMNS as TIMES
+from ._memory import ratios
 from ._rows import Columns, rebuilt
 from ._workload import DUMMY, Workload
 
@@ -72,18 +74,19 @@ class Scenario:
         if self.graph is None:
             return dataclasses.replace(self, hardware=hardware)
         before, after = (workload(self.graph, chip) for chip in (self.hardware, hardware))
+        work = dataclasses.replace(self.workload, duration_us=self._followed(self.workload, before, after))
+        if work.memory is not None and before.memory is not None and after.memory is not None:
+            old, new, memory = before.memory, after.memory, work.memory
+            times = {name: self._followed(memory, old, new, name) for name in TIMES}
+            changed = dataclasses.replace(memory, **times, capacity=new.capacity)
+            work = dataclasses.replace(work, memory=changed)
+        return dataclasses.replace(self, workload=work, hardware=hardware)
 
-        def scale(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-            ratio = np.where(old > 0, new / np.where(old > 0, old, 1.0), 1.0)
-            return np.array([ratio[list(of)].mean() if of else 1.0 for of in self.origin])
-
-        work, memory = self.workload, self.workload.memory
-        if memory is not None and before.memory is not None and after.memory is not None:
-            pairs = ((name, getattr(before.memory, name), getattr(after.memory, name)) for name in COLUMNS)
-            columns = {name: on_grid(getattr(memory, name) * scale(old, new)) for name, old, new in pairs}
-            memory = dataclasses.replace(memory, capacity=after.memory.capacity, **columns)
-        work = work.with_durations(work.duration_us * scale(before.duration_us, after.duration_us))
-        return dataclasses.replace(self, workload=dataclasses.replace(work, memory=memory), hardware=hardware)
+    def _followed(self, ours: Any, before: Any, after: Any, name: str = "duration_us") -> np.ndarray:
+        """A column that changes as it does from one chip's program to another's, by where each task comes from."""
+        ratio = ratios(getattr(after, name), getattr(before, name))
+        scale = np.array([ratio[list(of)].mean() if of else 1.0 for of in self.origin])
+        return on_grid(getattr(ours, name) * scale)
 
 
 def _titles(work: Workload, number: int) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ class Steps:
         beside = (s.ends > middle) & (s.ends < jnp.inf)
         own = jnp.minimum(jnp.sum(could <= middle, dtype=jnp.int32), most)
         cores = jnp.where(e.shape == MIX, 3, 1).astype(jnp.int32)
-        asks = rounded(jnp.stack([e.hbm, e.l2]) / (jnp.maximum(e.duration, GRID_US) * e.together * cores.astype(jnp.float64)))
+        together_us = jnp.maximum(e.duration, GRID_US) * e.together * cores.astype(jnp.float64)
+        asks = rounded(jnp.stack([e.hbm, e.l2]) / together_us)
         others = jnp.sum(jnp.where(beside[..., None], s.asks, 0.0), (0, 1))
         shares = others + asks * (own * cores).astype(jnp.float64)
         slowed = e.resident + on_grid((e.duration - e.resident) * shares[0])
@@ -184,8 +185,10 @@ class Steps:
             last=s.last.at[at].set(lasts),
             core=s.core.at[at].set(cores),
         )
-        return self.nothing(after)._replace(stamps=jnp.stack([e.time, first, finished]))._replace(
-            memory=block.row, beside=block.beside
+        return (
+            self.nothing(after)
+            ._replace(stamps=jnp.stack([e.time, first, finished]))
+            ._replace(memory=block.row, beside=block.beside)
         )
 
     def dummy(self, s: Small, e: Event) -> Outcome:

@@ -170,8 +170,8 @@ class Timeline:
         no derivative sees.
 
         Returns:
-            ``(by constant, by task)``. Constants and ``times.block`` times these add up to the makespan, where no submission
-            was measured.
+            ``(by constant, by task)``. Constants and ``times.block`` times these add up to the makespan, where no
+            submission was measured.
         """
         return self._totals.constants, self._totals.durations
 

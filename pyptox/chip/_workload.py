@@ -9,7 +9,7 @@ import numpy as np
 
 from .._errors import PyptoxError
 from ._constants import on_grid
-from ._memory import Memory
+from ._memory import Memory, ratios
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
 """What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
@@ -113,10 +113,9 @@ class Workload:
             on_grid(duration_us).reshape(count),
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
-            *(
-                np.array([False] * count if flags is None else flags, bool).reshape(count) & (kinds < DUMMY)
-                for flags in (early, sync_start, predicated)
-            ),
+            _flags(early, kinds),
+            _flags(sync_start, kinds),
+            _flags(predicated, kinds),
             memory,
             moments,
         )
@@ -138,5 +137,13 @@ class Workload:
         return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
 
     def with_durations(self, duration_us: Any) -> "Workload":
-        """The same tasks with other durations of a block, µs."""
-        return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
+        """The same tasks with other durations of a block, µs; the times of its memory go along."""
+        changed, memory = on_grid(duration_us).reshape(self.tasks), self.memory
+        if memory is not None:
+            memory = memory.taken(range(self.tasks), ratios(changed, self.duration_us))
+        return dataclasses.replace(self, duration_us=changed, memory=memory)
+
+
+def _flags(given: Sequence[bool] | None, kinds: np.ndarray) -> np.ndarray:
+    """A flag of every task with a kernel; none where left out."""
+    return np.array([False] * len(kinds) if given is None else given, bool).reshape(len(kinds)) & (kinds < DUMMY)

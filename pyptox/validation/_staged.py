@@ -1,4 +1,4 @@
-"""Programs of like tasks in stages, from what a measured row states, and the one number that its group's baseline sets."""
+"""Programs of like tasks in stages, from what a row states, and the one number that its group's baseline sets."""
 
 import functools
 from collections.abc import Callable
@@ -41,8 +41,9 @@ class Program:
         width = max(round(self.tasks / self.stages), 1)
         sizes = (SIMULATED, 2 * SIMULATED)
         low, high = (
-            replace(self, tasks=n, stages=-(-n // width), work_us=self.work_us * n / self.tasks, added_us=0.0)
-            .time_us(hardware, schedule)
+            replace(self, tasks=n, stages=-(-n // width), work_us=self.work_us * n / self.tasks, added_us=0.0).time_us(
+                hardware, schedule
+            )
             for n in sizes
         )
         return high + (self.tasks - sizes[1]) * (high - low) / SIMULATED + self.added_us
@@ -99,7 +100,7 @@ def root(function: Callable[[float], float], target: float, low: float, high: fl
     below, above = function(low) - target, function(high) - target
     if below >= 0 or above <= 0:
         return low if below >= 0 else high
-    side = 0
+    side, place = 0, low
     for _ in range(60):
         place = (low * above - high * below) / (above - below)
         value = function(place) - target

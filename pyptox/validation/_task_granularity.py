@@ -2,9 +2,10 @@
 
 A row states how many tasks, blocks, scopes or cores; its work it does not state. That is set by the baseline row of its
 group: the time with which the simulated program takes as long as measured. The other rows of the group have the same
-core time or, where nothing says which cores share the work, the same time of all stages together. Where the scheduler alone takes longer than measured, or the work is known, as it is of a whole model
-whose weights are streamed once, the baseline sets a factor on the scheduler's constants instead: the runtime has changed
-over the months of these rows, and profiling slows it.
+core time or, where nothing says which cores share the work, the same time of all stages together. Where the scheduler
+alone takes longer than measured, or the work is known, as it is of a whole model whose weights are streamed once, the
+baseline sets a factor on the scheduler's constants instead: the runtime has changed over the months of these rows, and
+profiling slows it.
 """
 
 import re
@@ -233,7 +234,9 @@ def _shape(row: Row) -> str:
 
 def _spread(row: Row) -> Spread:
     blocks, base = (_blocks(text(row, name)) for name in ("variant", "base_variant"))
-    cores = re.search(r"on (\d+) cores", text(row, "variant")) or re.search(r"on (\d+) cores", text(row, "base_variant"))
+    cores = re.search(r"on (\d+) cores", text(row, "variant")) or re.search(
+        r"on (\d+) cores", text(row, "base_variant")
+    )
     if not (blocks and base and cores):
         raise NotCovered("blocks or cores are not stated")
     return Spread(blocks, base, number(row, "base_value"), int(cores.group(1)), number(row, "value"))
