@@ -8,6 +8,7 @@ its scope has closed, and all before it have gone.
 from ._deadlock import Deadlock as Deadlock
 from ._deadlock import deadlock as deadlock
 from ._limits import CODES as CODES
+from ._limits import RINGS as RINGS
 from ._limits import Limits as Limits
 from ._limits import parse_limits as parse_limits
 from ._limits import show_bytes as show_bytes
@@ -16,6 +17,11 @@ from ._needs import needs as needs
 from ._orchestrate import Run as Run
 from ._orchestrate import orchestrate as orchestrate
 from ._orchestrate import unlimited as unlimited
+from ._place import Placed as Placed
+from ._place import as_it_is as as_it_is
+from ._place import crossing as crossing
+from ._place import last_uses as last_uses
+from ._place import place as place
 from ._report import Pressure as Pressure
 from ._report import pressure as pressure
 from ._smallest import Smallest as Smallest

@@ -14,10 +14,10 @@ What is simplified: releasing and reclaiming take no time; producers that have r
 pools; the tensor map's retired entries are gone at once, where the runtime cleans up every 64 retirements.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._errors import PyptoxError
 from ..program._scope import Scope
@@ -74,9 +74,7 @@ class Run:
         return float(sum(stall.sum() for stall in self.stalls.values()))
 
 
-def orchestrate(
-    work: Submissions, service_us: Sequence[float], cost_us: Sequence[float], limits: Limits | None = None
-) -> Run:
+def orchestrate(work: Submissions, service_us: ArrayLike, cost_us: ArrayLike, limits: Limits | None = None) -> Run:
     """Submit every task of ``work``, each costing the orchestrator ``cost_us``, under ``limits``.
 
     Raises:

@@ -98,8 +98,23 @@ class Pressure:
             "stall_us": {name: float(stall.sum()) for name, stall in run.stalls.items()},
             "smallest": self.smallest.to_dict(),
             "scopes": run.stats.to_dict()["sites"],
+            "open_scopes": self.open_scopes(),
             "late": [[self.work.names[p], self.work.names[reader]] for p, reader in run.late],
         }
+
+    def open_scopes(self) -> list[dict[str, Any]]:
+        """Scopes that are open at the deadlock, and what their own tasks hold of their rings."""
+        stuck = self.run.deadlock
+        if stuck is None:
+            return []
+        held = self.work.scope[: stuck.task]
+        sizes = np.bincount(held, self.work.bytes[: stuck.task], len(self.work.scopes)).astype(int).tolist()
+        counts = np.bincount(held, minlength=len(self.work.scopes)).tolist()
+        return [
+            {"scope": s.label, "depth": s.depth, "ring": ring, "tasks": counts[s.number], "heap": sizes[s.number]}
+            for s, ring in zip(self.work.scopes, self.work.ring_of_scope.tolist(), strict=True)
+            if s.begin <= stuck.task and (s.end is None or s.end > stuck.task)
+        ]
 
     def chart(self) -> str:
         """Bytes held by each ring over the submissions, in plain text."""
@@ -121,8 +136,14 @@ class Pressure:
             lines.append(f"{row['ring']:>4} {row['resource']:<12} {values}  {row['task']} in {row['scope']}")
         taken, least = run.peak["tensormap"][0], self.smallest.limits.tensormap
         lines.append(f"     {'tensormap':<12} {taken:>11,} {run.limits.tensormap:>11,} {least:>11,}")
-        lines += ["", *run.stats.site_table(), ""]
+        lines.append("")
+        lines += [
+            f"open at the deadlock: {s['scope']}, ring {s['ring']}: its tasks hold {s['tasks']:,} slots and "
+            f"{show_bytes(s['heap'])}"
+            for s in self.open_scopes()
+        ]
         if self.passed:
+            lines += [*run.stats.site_table(), ""]
             parts = ", ".join(f"{name} {part.sum():.2f}" for name, part in run.stalls.items() if part.any())
             lines.append(
                 f"time         {run.time_us:.2f} µs, {self.added_us:.2f} of them added by the rings"

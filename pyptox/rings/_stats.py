@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from ._chart import heap_chart
 from ._limits import PER_RING, RINGS, Limits, show_bytes
 
 
@@ -174,20 +177,27 @@ class ScopeStats:
         """The most entries that were live at a boundary."""
         return max((boundary.tensormap for boundary in self.boundaries), default=0)
 
+    @property
+    def leaks(self) -> list[Site]:
+        """Sites that were opened and not closed by a run that came to its end."""
+        return [] if self.fatal else [site for site in self.sites() if site.open]
+
     def findings(self) -> list[str]:
         """What is wrong, or missing from the record."""
-        found = ["the run ended with an error"] if self.fatal else []
+        found = []
+        if self.fatal:
+            inside = ", ".join(dict.fromkeys(site.site for site in self.sites() if site.open))
+            found.append("the run ended with an error" + (f", inside {inside}" if inside else ""))
         if self.dropped or self.total > len(self.boundaries):
             lost = self.dropped or self.total - len(self.boundaries)
             found.append(
                 f"{lost} of {max(self.total, len(self.boundaries) + lost)} boundaries are missing from the record"
             )
-        for site in self.sites():
-            if site.open:
-                found.append(
-                    f"scope leak: {site.site} (depth {site.depth}, ring {site.ring}) was opened and not closed "
-                    f"{site.open} times; it holds {show_bytes(site.live_at_exit.heap)}"
-                )
+        for site in self.leaks:
+            found.append(
+                f"scope leak: {site.site} (depth {site.depth}, ring {site.ring}) was opened and not closed "
+                f"{site.open} times; it holds {show_bytes(site.live_at_exit.heap)}"
+            )
         for peak in self.peaks():
             if peak.share > FULL:
                 found.append(
@@ -206,6 +216,12 @@ class ScopeStats:
             "sites": [asdict(site) for site in self.sites()],
             "findings": self.findings(),
         }
+
+    def chart(self) -> str:
+        """Bytes held by each ring at its boundaries, in plain text."""
+        rings = sorted({boundary.ring for boundary in self.boundaries})
+        held = {r: np.array([b.heap[1] - b.heap[0] for b in self.boundaries if b.ring == r]) for r in rings}
+        return heap_chart(held, "boundaries of the ring's scopes")
 
     def __str__(self) -> str:
         lines = [

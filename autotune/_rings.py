@@ -1,0 +1,298 @@
+"""Rings of a program: the smallest capacities that pass, and the scopes that need the least."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyptox import rings as px_rings
+from pyptox._dtypes import dtype_of
+from pyptox._errors import PyptoxError
+from pyptox.hardware import Hardware
+from pyptox.program import Graph, Program, graph
+from pyptox.rings import Limits, Pressure, Smallest, show_bytes
+
+VISIBLE_BYTES = int(61.3 * 2**30)
+"""Memory of a die that a program can have: about 61.3 of 64 GiB (vllm-ascend and device listings of 910B)."""
+
+MOST_LEVELS = 3
+"""Depths of scopes that are placed: each has a ring of its own."""
+
+_THRESHOLDS = 4
+_FRACTIONS = (0.0, 0.125, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScopeChoice:
+    """Scopes for a program, and what they cost.
+
+    Attributes:
+        name: in one word or two.
+        spans: the scopes, by tasks (first, one past the last); empty for the program as it is.
+        moved: tasks whose outputs are allocated before the scope that they are made in.
+        smallest: capacities that pass.
+        limits: the smallest of those tried with which the rings add no more time than allowed.
+        time_us, added_us: with these, and what of it is due to scopes and rings.
+        allowed: the added time is within the cap, and the heaps within the memory.
+    """
+
+    name: str
+    spans: tuple[tuple[int, int], ...]
+    moved: tuple[int, ...]
+    smallest: Smallest
+    limits: Limits
+    time_us: float
+    added_us: float
+    allowed: bool
+
+    @property
+    def arena(self) -> int:
+        """Bytes of the four heaps."""
+        return self.limits.arena
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields."""
+        names = ("name", "spans", "moved", "time_us", "added_us", "allowed")
+        own = {name: getattr(self, name) for name in names}
+        return own | {"smallest": self.smallest.to_dict(), "limits": self.limits.to_dict(), "arena": self.arena}
+
+
+@dataclass(frozen=True, eq=False)
+class RingsResult:
+    """What the rings of a program may be.
+
+    Attributes:
+        pressure: the program as it is, under the limits that were asked about.
+        memory: bytes that the four heaps may have together.
+        added_time: share of the time that rings may add.
+        choices: scopes, the best first; the program as it is is one of them.
+    """
+
+    pressure: Pressure
+    memory: int
+    added_time: float
+    choices: tuple[ScopeChoice, ...]
+
+    @property
+    def best(self) -> ScopeChoice:
+        """The allowed choice with the smallest heaps; the smallest of all where none is allowed."""
+        return self.choices[0]
+
+    @property
+    def as_is(self) -> ScopeChoice:
+        """The scopes of the program."""
+        return next(choice for choice in self.choices if choice.name == AS_IS)
+
+    @property
+    def largest_for_all(self) -> int:
+        """The largest heap that all four rings can have: more, and the run is out of memory before its first task."""
+        return max(0, self.memory // 4 // 1024 * 1024)
+
+    def arena(self) -> list[str]:
+        """What the heaps, which are allocated before the first task, forbid."""
+        asked, least = self.pressure.run.limits.arena, self.pressure.smallest.limits
+        lines = [
+            f"memory {show_bytes(self.memory)} for four heaps: one capacity for all rings can be "
+            f"{show_bytes(self.largest_for_all)} at most"
+        ]
+        if asked > self.memory:
+            lines.append(f"the limits asked for take {show_bytes(asked)}: out of memory before the first task")
+        scalar = 4 * max(least.heap)
+        if scalar > self.memory >= least.arena:
+            lines.append(
+                f"one capacity for all rings would take 4 x {show_bytes(max(least.heap))}: out of memory. Give each "
+                f"ring its own: {show_bytes(least.arena)} in all"
+            )
+        if least.arena > self.memory:
+            lines.append(
+                f"the program as it is needs {show_bytes(least.arena)}: no capacity passes. Other scopes, or less at a "
+                "time"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "program": self.pressure.name,
+            "smallest": self.pressure.smallest.to_dict(),
+            "memory": self.memory,
+            "largest_for_all": self.largest_for_all,
+            "arena": self.arena(),
+            "added_time": self.added_time,
+            "best": self.best.to_dict(),
+            "choices": [choice.to_dict() for choice in self.choices],
+        }
+
+    def __str__(self) -> str:
+        least = self.pressure.smallest
+        lines = ["smallest that pass, as the program is"]
+        for ring in range(px_rings.RINGS):
+            if len(self.pressure.work.on(ring)):
+                safe = "" if least.safe_heap[ring] == least.limits.heap[ring] else (
+                    f"; all from {show_bytes(least.safe_heap[ring])} on"
+                )  # fmt: skip
+                lines.append(
+                    f"  ring {ring}  heap {show_bytes(least.limits.heap[ring])} ({least.limits.heap[ring]:,} B{safe})"
+                    f", window {least.limits.task_window[ring]:,}, dep pool {least.limits.dep_pool[ring]:,}"
+                )
+        lines += ["", *self.arena(), ""]
+        lines.append(
+            f"{'scopes':<32} {'number':>6} {'moved':>6} {'smallest':>11} {'heaps':>11} {'µs':>11} {'added':>9}"
+        )
+        for choice in self.choices[:12]:
+            lines.append(
+                f"{choice.name:<32} {len(choice.spans):>6} {len(choice.moved):>6} "
+                f"{show_bytes(choice.smallest.limits.arena):>11} {show_bytes(choice.arena):>11} "
+                f"{choice.time_us:>11.2f} {choice.added_us:>9.2f}" + ("" if choice.allowed else "  not allowed")
+            )
+        return "\n".join([*lines, *self._advice()])
+
+    def _advice(self) -> Iterator[str]:
+        best, names = self.best, self.pressure.work.names
+        if best.name == AS_IS:
+            yield "\nno other scopes need less"
+            return
+        yield f"\nplace {len(best.spans)} scopes:"
+        for begin, end in best.spans[:8]:
+            yield f"  from {names[begin]} to {names[end - 1]}"
+        if len(best.spans) > 8:
+            yield f"  and {len(best.spans) - 8:,} more"
+        if best.moved:
+            shown = ", ".join(names[task] for task in best.moved[:4])
+            more = f" and {len(best.moved) - 4:,} more" if len(best.moved) > 4 else ""
+            yield f"allocate before its scope (`empty`, then `out=`) what these make: {shown}{more}"
+
+
+AS_IS = "as it is"
+
+
+def rings(
+    what: Program | Graph,
+    *,
+    limits: Limits | None = None,
+    hardware: Hardware | None = None,
+    memory: int | None = None,
+    added_time: float = 0.05,
+    **sizes: Any,
+) -> RingsResult:
+    """The smallest capacities that pass, and the placement of scopes that needs the least memory for its heaps.
+
+    Scopes are placed between tasks where few bytes are used on both sides: at up to three levels, for every choice of
+    thresholds of these bytes. What a scope makes for later tasks is allocated before it. Each placement is given its
+    smallest heaps, or larger ones until the rings add no more than ``added_time``; windows and pools stay as asked
+    where that passes.
+
+    Args:
+        what: a program, with ``sizes``, or its graph.
+        limits: capacities to start from; the runtime's defaults.
+        hardware: the chip.
+        memory: bytes for the four heaps; what a die has, less the program's arguments, where left out.
+        added_time: share of the time without rings that may be added.
+
+    >>> import autotune, pyptox as px
+    >>> from pyptox import program as pp
+    >>> @pp.program(sizes=lambda: {"x": px.spec((16, 256), "fp32"), "y": px.spec((16, 256), "fp32")})
+    ... def steps(x, y):
+    ...     for _ in range(16):
+    ...         x = pp.submit(px.kernels.residual_add, x, y, m=16, n=256)
+    ...     return x
+    >>> found = autotune.rings(steps, added_time=1.0)
+    >>> found.as_is.smallest.limits.arena > found.best.smallest.limits.arena
+    True
+    """
+    found = what if isinstance(what, Graph) else graph(what, hardware=hardware, **sizes)
+    if not 0 <= added_time < float("inf"):
+        raise PyptoxError(f"`added_time` must be a share of the time, 0.05 for 5 %; got {added_time}")
+    arguments = sum(int(np.prod(s.shape)) * dtype_of(s.dtype).bytes for s in found.arguments.values())
+    memory = max(0, VISIBLE_BYTES - arguments) if memory is None else memory
+    pressure = px_rings.pressure(found, limits, hardware=hardware)
+    search = _Search(pressure, memory, added_time)
+    last = px_rings.last_uses(found)
+    choices = [search.choice(AS_IS, px_rings.as_it_is(pressure.work))]
+    for name, spans in _placements(pressure.work, last):
+        choices.append(search.choice(name, px_rings.place(pressure.work, spans, last)))
+    order = sorted(choices, key=lambda c: (not c.allowed, c.arena, len(c.spans), c.time_us))
+    return RingsResult(pressure, memory, added_time, tuple(order))
+
+
+def _placements(work: px_rings.Submissions, last: np.ndarray) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Nested scopes between the places that the fewest bytes cross: at all of them, or at every few."""
+    across = px_rings.crossing(work.bytes, last)
+    inside = np.zeros(work.count + 1, bool)
+    for scope in work.scopes:
+        if scope.mode == "manual":
+            inside[scope.begin + 1 : work.count if scope.end is None else scope.end] = True
+    places = np.flatnonzero(~inside[: work.count])
+    places = places[places > 0]
+    values = np.unique(across[places])
+    if len(values) > _THRESHOLDS:
+        values = values[np.unique(np.geomspace(1, len(values), _THRESHOLDS).round().astype(int) - 1)]
+    levels: dict[frozenset[int], str] = {}
+    for value in values.tolist():
+        cuts = places[across[places] <= value].tolist()
+        stride = math.isqrt(len(cuts) + 1)
+        levels.setdefault(frozenset(cuts), f"≤{show_bytes(value)}")
+        levels.setdefault(frozenset(cuts[stride - 1 :: stride]), f"≤{show_bytes(value)}/{stride}")
+    coarse_first, seen = sorted(levels, key=len), set[frozenset[tuple[int, int]]]()
+    for count in range(1, MOST_LEVELS + 1):
+        for chosen in itertools.combinations(coarse_first, count):
+            if all(outer < inner for outer, inner in itertools.pairwise(chosen)):
+                spans = frozenset(
+                    (begin, end)
+                    for cuts in chosen
+                    for begin, end in itertools.pairwise([0, *sorted(cuts), work.count])
+                    if end - begin > 1
+                )
+                if spans and spans not in seen:
+                    seen.add(spans)
+                    yield " + ".join(levels[cuts] for cuts in chosen), sorted(spans)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    pressure: Pressure
+    memory: int
+    added_time: float
+
+    def choice(self, name: str, placed: px_rings.Placed) -> ScopeChoice:
+        """The placement with its smallest heaps, or as much larger ones as the cap on added time asks for."""
+        work, base = placed.work, self.pressure.free.time_us
+        service = np.where(placed.moved, 0.0, self.pressure.service_us[placed.source])
+        cost = np.where(
+            placed.moved, np.min(self.pressure.cost_us, initial=np.inf), self.pressure.cost_us[placed.source]
+        )
+        least = px_rings.smallest(work)
+        free = px_rings.orchestrate(work, service, cost, px_rings.unlimited(self.pressure.run.limits))
+        limits, run = least.limits, None
+        for fraction in _FRACTIONS:
+            limits = self._between(least, free.peak["heap"], fraction)
+            run = px_rings.orchestrate(work, service, cost, limits)
+            if run.deadlock is None and run.time_us <= base * (1 + self.added_time):
+                break
+        assert run is not None
+        moved = tuple(placed.source[placed.moved].tolist())
+        added = run.time_us - base
+        allowed = run.deadlock is None and added <= base * self.added_time and limits.arena <= self.memory
+        return ScopeChoice(name, placed.spans, moved, least, limits, run.time_us, added, allowed)
+
+    def _between(self, least: Smallest, peak: tuple[int, ...], fraction: float) -> Limits:
+        asked = self.pressure.run.limits
+        heap = [
+            small if fraction == 0 else max(safe, small + int((top - small) * fraction) // 1024 * 1024)
+            for small, safe, top in zip(least.limits.heap, least.safe_heap, peak, strict=True)
+        ]
+        larger = {
+            name: tuple(map(max, getattr(least.limits, name), getattr(asked, name)))
+            for name in ("task_window", "dep_pool")
+        }
+        return dataclasses.replace(
+            asked,
+            heap=tuple(heap),
+            tensormap=max(least.limits.tensormap, asked.tensormap),
+            scope_tasks=max(least.limits.scope_tasks, asked.scope_tasks),
+            **larger,
+        )
