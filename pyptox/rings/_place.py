@@ -129,7 +129,7 @@ def _rebuilt(work: Submissions, order: _Order) -> Submissions:
     holds: list[tuple[int, ...]] = []
     waits: list[tuple[int, ...]] = []
     fanin, size, entries = work.fanin[source], work.bytes[source], work.entries[source]
-    rows = list(zip(source.tolist(), moved.tolist(), strict=True))
+    rows: list[tuple[int, bool]] = list(zip(source.tolist(), moved.tolist(), strict=True))
     for number, (task, is_alloc) in enumerate(rows):
         if is_alloc:
             holds.append(())

@@ -19,10 +19,11 @@ from . import (
     _instruction,
     _l2_hit_pipe_profile,
     _memory_streaming,
+    _ring_heap,
     _sparse_attention,
     _tile_sweeps,
 )
-from ._problem import NotCovered, Problem, Question, Row, Source, text
+from ._problem import FAILED, NotCovered, Problem, Question, Row, Source, text
 
 FILES = {
     "gemm_times": Source(_gemm_times.problem),
@@ -34,6 +35,7 @@ FILES = {
     "memory_streaming_910b4": Source(_memory_streaming.problem),
     "sparse_attention_a3": Source(_sparse_attention.problem),
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
+    "ring_heap": _ring_heap.SOURCE,
 }
 
 
@@ -124,9 +126,6 @@ def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
     return found
 
 
-_FAILED = ("compile_fail", "rejected", "runtime_fail")
-
-
 def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
     outcome = text(row, "outcome")
     result: dict[str, Any] = {"file": file, "id": text(row, "id"), "covered": False, "reason": ""}
@@ -137,16 +136,16 @@ def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
     try:
         if text(row, "split") == "reference_only":
             raise NotCovered("reference only: tiling unknown")
-        if outcome:
-            result["outcome_measured"] = "rejected" if outcome in _FAILED else "ok"
+        result["outcome_measured"] = FILES[file].measured(row)
+        if result["outcome_measured"]:
             result["outcome_predicted"] = FILES[file].outcome(row, hardware)
-        if outcome in _FAILED:
+        if outcome in FAILED:
             if result["outcome_predicted"] is None:
                 raise NotCovered("failed for a reason that no size explains")
             return result | {"covered": True}
         prediction, legal = _prediction(FILES[file].problem(row), hardware)
         result |= prediction
-        if outcome and result["outcome_predicted"] is None:
+        if result["outcome_measured"] == "ok" and result["outcome_predicted"] is None:
             result["outcome_predicted"] = "ok" if legal else "rejected"
     except NotCovered as error:
         result |= {"reason": str(error), "covered": result["outcome_predicted"] is not None}
@@ -165,9 +164,16 @@ def _prediction(question: Question, hardware: Hardware) -> tuple[dict[str, Any],
         "measured": question.measured,
         "predicted": predicted,
         "unit": question.unit,
-        "relative_error": None if not question.absolute else predicted / question.measured - 1.0,
+        "relative_error": _relative_error(predicted, question.measured) if question.absolute else None,
     }
     return answer, legal
+
+
+def _relative_error(predicted: float, measured: float) -> float | None:
+    """None where nothing was measured and something is predicted."""
+    if measured:
+        return predicted / measured - 1.0
+    return 0.0 if predicted == 0 else None
 
 
 def validate(directory: str | Path, hardware: Hardware) -> Report:
