@@ -7,6 +7,7 @@ its scope has closed, and all before it have gone.
 
 from ._deadlock import Deadlock as Deadlock
 from ._deadlock import deadlock as deadlock
+from ._deadlock import passes as passes
 from ._limits import CODES as CODES
 from ._limits import RINGS as RINGS
 from ._limits import Limits as Limits

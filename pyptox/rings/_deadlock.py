@@ -91,6 +91,15 @@ def deadlock(work: Submissions, limits: Limits, found: Needs | None = None) -> D
     return _of_shared(work, name, task, _shared(work)[name], getattr(limits, name))
 
 
+def passes(work: Submissions, limits: Limits) -> bool:
+    """No submission of ``work`` waits for ever under ``limits``.
+
+    >>> passes(Submissions.of([4096] * 3), Limits().replace(heap=12288))
+    True
+    """
+    return _first_stuck(work, limits, needs(work, limits)) is None
+
+
 def _shared(work: Submissions) -> dict[str, np.ndarray]:
     """What the rings share, as far as it is taken at each submission and cannot be given back."""
     return {"scope_tasks": open_tasks(work), "tensormap": open_entries(work)}

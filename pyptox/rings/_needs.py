@@ -20,14 +20,16 @@ NOTHING, ALL_AND_MORE = -1, np.iinfo(np.int64).max
 
 
 def heap_positions(size: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the block of each task of a ring begins and ends, in bytes.
+    """Where the block of each task of a ring ends, and up to where the heap is free once it is reclaimed, in bytes.
 
     A block does not straddle the end of the heap: where it does not fit there, it begins at the heap's start, one lap
-    on. A block that is larger than the heap ends the account; it and those after it have no place (-1).
+    on; what is left at the end is free again with the block before it. Where it does not fit before the oldest block
+    either, all have to go: the empty heap starts over, so that nothing is left out. A block that is larger than the
+    heap ends the account; it and those after it have no place (-1).
 
-    >>> begin, end = heap_positions(np.array([6, 3, 4, 2]), 10)
-    >>> begin.tolist(), end.tolist()
-    ([0, 6, 10, 14], [6, 9, 14, 16])
+    >>> end, free = heap_positions(np.array([6, 3, 4, 9]), 10)
+    >>> end.tolist(), free.tolist()
+    ([6, 9, 14, 29], [6, 9, 20, 29])
     """
     total = np.concatenate([[0], np.cumsum(size)])
     following = np.searchsorted(total, total + capacity, "right") - 1
@@ -38,26 +40,25 @@ def heap_positions(size: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndar
     placed = first if chain[first] == first else len(size)
     starts = np.asarray(laps)
     lap = np.searchsorted(starts, np.arange(placed), "right") - 1
-    begin = np.full(len(size), -1, np.int64)
-    begin[:placed] = lap * capacity + total[:placed] - total[starts[lap]]
-    end = np.full(len(size), -1, np.int64)
-    end[:placed] = begin[:placed] + size[:placed]
-    return begin, end
+    begin = lap * capacity + total[:placed] - total[starts[lap]]
+    end, free = np.full(len(size), -1, np.int64), np.full(len(size), -1, np.int64)
+    end[:placed] = free[:placed] = begin + size[:placed]
+    over = np.flatnonzero(end[1:placed] - capacity > end[: max(placed - 1, 0)])  # the one after does not fit beside it
+    free[over] = begin[over + 1]
+    return end, free
 
 
 def needs_of_heap(size: np.ndarray, capacity: int) -> np.ndarray:
     """The last task of the ring (by place) that must be reclaimed before each one can be given its bytes.
 
-    Where a block fits nowhere beside others, all earlier ones must be gone: an empty heap starts over.
-
     >>> needs_of_heap(np.array([6, 3, 4, 7, 99]), 10).tolist()[:4]
     [-1, -1, 0, 2]
     """
-    end = heap_positions(size, capacity)[1]
+    end, free = heap_positions(size, capacity)
     placed = int((end >= 0).sum())
     need = np.full(len(size), ALL_AND_MORE, np.int64)
     wanted = end[:placed] - capacity
-    found = np.minimum(np.searchsorted(end[:placed], wanted, "left"), np.arange(placed) - 1)
+    found = np.searchsorted(free[:placed], wanted, "left")
     need[:placed] = np.where((wanted <= 0) | (size[:placed] == 0), NOTHING, found)
     return need
 

@@ -105,15 +105,15 @@ class _Orchestrator:
         self.by_resource = {name: found.by_resource[name].tolist() for name in RESOURCES}
         self.tasks = [work.on(ring).tolist() for ring in range(RINGS)]
         self.ring, self.place, self.closes = work.ring.tolist(), work.place.tolist(), work.closes.tolist()
-        begin, end, pool = (np.zeros(work.count, np.int64) for _ in range(3))
+        end, free, pool = (np.zeros(work.count, np.int64) for _ in range(3))
         for ring in range(RINGS):
             on = work.on(ring)
-            begin[on], end[on] = heap_positions(work.bytes[on], limits.heap[ring])
+            end[on], free[on] = heap_positions(work.bytes[on], limits.heap[ring])
             pool[on] = np.cumsum(work.fanin[on])
         ordered = np.argsort(work.scope, kind="stable")
         cuts = np.searchsorted(work.scope[ordered], np.arange(1, len(work.scopes)))
         self.members = [part.tolist() for part in np.split(ordered, cuts)]
-        self.begin, self.end, self.pool = begin.tolist(), end.tolist(), pool.tolist()
+        self.end, self.free, self.pool = end.tolist(), free.tolist(), pool.tolist()
         self.entries, self.live = work.entries.tolist(), 0
         self.clock, self.submitting = 0.0, 0
         self.tail, self.head = [0] * RINGS, [0] * RINGS  # places: reclaimed and submitted tasks
@@ -155,16 +155,17 @@ class _Orchestrator:
                 scope.depth,
                 ring,
                 (tail, head),
-                self.span(ring, self.end),
-                self.span(ring, self.pool),
+                self.span(ring, self.end, self.free),
+                self.span(ring, self.pool, self.pool),
                 self.live,
             )
         )
 
-    def span(self, ring: int, end: list[int]) -> tuple[int, int]:
+    def span(self, ring: int, given: list[int], freed: list[int]) -> tuple[int, int]:
         """What has been reclaimed of a ring, and what has been given out."""
         tasks, tail, head = self.tasks[ring], self.tail[ring], self.head[ring]
-        return end[tasks[tail - 1]] if tail else 0, end[tasks[head - 1]] if head else 0
+        last = given[tasks[head - 1]] if head else 0
+        return min(freed[tasks[tail - 1]], last) if tail else 0, last
 
     def advance(self) -> None:
         """Every ring reclaims what it can."""
@@ -181,7 +182,7 @@ class _Orchestrator:
     def submit(self, task: int) -> Deadlock | None:
         """Wait for what the task needs, then submit it; why not, otherwise."""
         self.advance()
-        gave_up = self.room(task) if self.live + self.entries[task] > self.limits.tensormap else None
+        gave_up = self.room(task) if self.live + self.added(task) > self.limits.tensormap else None
         ring = self.ring[task]
         if gave_up is None and self.needed[task] != NOTHING and self.place[self.needed[task]] >= self.tail[ring]:
             for name in RESOURCES:
@@ -189,7 +190,9 @@ class _Orchestrator:
         if gave_up is not None:
             return gave_up
         self.head[ring] = self.place[task] + 1
-        self.live += self.entries[task]
+        self.live += self.added(task)
+        for producer in self.covered(task):
+            self.entries[producer] -= 1
         self.note(task, ring)
         self.clock += self.cost[task]
         self.execute(task)
@@ -213,7 +216,7 @@ class _Orchestrator:
     def room(self, task: int) -> Deadlock | None:
         """Until enough entries of the tensor map are gone."""
         start = self.clock
-        while self.live + self.entries[task] > self.limits.tensormap:
+        while self.live + self.added(task) > self.limits.tensormap:
             heads = [self.tasks[r][self.tail[r]] for r in range(RINGS) if self.tail[r] < self.head[r]]
             free = [other for other in heads if self.closes[other] <= task]
             other = min(free, key=self.consumed.__getitem__)
@@ -223,6 +226,20 @@ class _Orchestrator:
             self.advance()
         self.stalls["tensormap"][task] = self.clock - start
         return None
+
+    def covered(self, task: int) -> list[int]:
+        """Producers of whose live entries the task takes one away."""
+        left = {producer: self.entries[producer] for producer in self.work.covers[task]}
+        found = []
+        for producer in self.work.covers[task]:
+            if left[producer] and self.place[producer] >= self.tail[self.ring[producer]]:
+                left[producer] -= 1
+                found.append(producer)
+        return found
+
+    def added(self, task: int) -> int:
+        """Entries that the tensor map has more with the task."""
+        return self.entries[task] - len(self.covered(task))
 
     def given_up(self, task: int, name: str, head: int) -> Deadlock:
         """No reclaim for too long: the runtime takes it for a deadlock."""
@@ -257,11 +274,9 @@ class _Orchestrator:
         if self.live > self.fullest[0]:
             self.fullest = self.live, task
         tasks, tail = self.tasks[ring], self.tail[ring]
-        first = tasks[tail]
-        floor = self.begin[first] if first == task else self.end[tasks[tail - 1]] if tail else 0
         held = {
             "task_window": self.place[task] + 1 - tail,
-            "heap": self.end[task] - floor,
+            "heap": self.end[task] - (self.free[tasks[tail - 1]] if tail else 0),
             "dep_pool": self.pool[task] - (self.pool[tasks[tail - 1]] if tail else 0),
         }
         self.held.append(held["heap"])
@@ -281,10 +296,6 @@ class _Orchestrator:
                 self.consumed[producer] = max(self.consumed[producer], end)
             elif self.work.bytes[producer]:
                 self.late.append((producer, task))
-        for producer in self.work.covers[task]:
-            if self.entries[producer] and self.place[producer] >= self.tail[self.ring[producer]]:
-                self.entries[producer] -= 1
-                self.live -= 1
 
     def result(self, stuck: Deadlock | None) -> Run:
         missing = [np.nan] * (self.work.count - len(self.submitted))

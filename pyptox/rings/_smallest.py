@@ -79,10 +79,8 @@ def smallest_heap(work: Submissions, ring: int) -> tuple[int, int, bool]:
     last = np.flatnonzero(np.append(np.diff(pinned) != 0, True)) if len(size) else np.zeros(0, np.int64)
 
     def passes(capacity: int) -> bool:
-        end = heap_positions(size, capacity)[1]
-        tail = np.where(pinned[last] > 0, end[pinned[last] - 1], 0)
-        alone = pinned[last] == last  # an empty heap starts over
-        return bool((alone | (end[last] - tail <= capacity)).all())
+        end, free = heap_positions(size, capacity)
+        return bool((end[last] - np.where(pinned[last] > 0, free[pinned[last] - 1], 0) <= capacity).all())
 
     return _first(passes, least, max(safe, least), step)
 
