@@ -42,6 +42,7 @@ from ._path import observed_path as observed_path
 from ._records import read_records as read_records
 from ._report import Report as Report
 from ._report import report as report
+from ._scope_stats import SCOPE_STATS_FILE as SCOPE_STATS_FILE
 from ._scope_stats import read_scope_stats as read_scope_stats
 from ._scope_stats import write_scope_stats as write_scope_stats
 from ._swimlane import swimlane as swimlane

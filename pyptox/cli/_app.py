@@ -398,7 +398,9 @@ def rings(
     ] = False,
     memory: Annotated[str | None, typer.Option(help="With --solve: memory for the four heaps, 20GiB.")] = None,
     added_time: Annotated[float, typer.Option(help="With --solve: share of the time that rings may add.")] = 0.05,
-    capture: Annotated[Path | None, typer.Option(help="A scope_stats.jsonl of a run, in place of a program.")] = None,
+    capture: Annotated[
+        Path | None, typer.Option(help="A scope_stats.jsonl, or the folder of a run, in place of a program.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the scope statistics to this scope_stats.jsonl.")] = None,
     chart: Annotated[bool, typer.Option("--chart", help="Show how full each heap is over time.")] = False,
     hardware: Chip = "a2a3",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..artifacts import read_scope_stats
+from ..artifacts import SCOPE_STATS_FILE, read_scope_stats
 from ..hardware import Hardware
 from ..program import graph
 from ..rings import Pressure, ScopeStats, parse_limits, pressure
@@ -84,7 +84,11 @@ def ring_stats(capture: Path, given: Sequence[str]) -> tuple[Stats, bool]:
     """The scope statistics of a run, and whether they show neither an error nor a leak."""
     if given:
         raise ValueError(f"`--capture` shows a run as it was; it does not go with {', '.join(given)}")
-    if not capture.is_file():
-        raise FileNotFoundError(f"`--capture` must name a scope_stats.jsonl; {str(capture)!r} is no file")
-    stats = read_scope_stats(capture)
+    places = [capture, capture / SCOPE_STATS_FILE, capture / "scope_stats" / SCOPE_STATS_FILE]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise FileNotFoundError(
+            f"`--capture` must name a {SCOPE_STATS_FILE}, or the folder of a run with one; {str(capture)!r} is neither"
+        )
+    stats = read_scope_stats(file)
     return Stats(stats), not (stats.fatal or stats.leaks)

@@ -15,7 +15,6 @@ from ._limits import parse_limits as parse_limits
 from ._limits import show_bytes as show_bytes
 from ._needs import Needs as Needs
 from ._needs import needs as needs
-from ._orchestrate import Run as Run
 from ._orchestrate import orchestrate as orchestrate
 from ._orchestrate import unlimited as unlimited
 from ._place import Placed as Placed
@@ -25,6 +24,7 @@ from ._place import last_uses as last_uses
 from ._place import place as place
 from ._report import Pressure as Pressure
 from ._report import pressure as pressure
+from ._run import Run as Run
 from ._smallest import Smallest as Smallest
 from ._smallest import smallest as smallest
 from ._stats import Amounts as Amounts

@@ -14,7 +14,7 @@ What is simplified: releasing and reclaiming take no time; producers that have r
 pools; the tensor map's retired entries are gone at once, where the runtime cleans up every 64 retirements.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,54 +24,11 @@ from ..program._scope import Scope
 from ._deadlock import Deadlock, deadlock
 from ._limits import CODES, RINGS, STALL_US, Limits
 from ._needs import NOTHING, RESOURCES, Needs, heap_positions, needs
-from ._stats import Boundary, ScopeStats
+from ._run import Run
+from ._stats import Boundary
 from ._submissions import Submissions
 
 _CODE = {"task_window": 3, "heap": 2, "dep_pool": 4, "tensormap": 11}
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What the orchestrator did.
-
-    Attributes:
-        work, limits: what it was given.
-        submitted, finish: of each task, µs; not a number after a deadlock.
-        stalls: for each resource the µs that each submission waited for it.
-        peak: for each of ``task_window``, ``heap``, ``dep_pool`` the most that each ring held; and ``tensormap``.
-        peak_task: for the same rings the task at whose submission it was, -1 for none.
-        held: bytes of its ring's heap that are taken once each task has its own.
-        boundaries: of scopes, in order.
-        late: ``(producer, reader)`` where the reader is submitted after the producer's storage may have been reused.
-        deadlock: why it stopped, or None.
-    """
-
-    work: Submissions
-    limits: Limits
-    submitted: np.ndarray
-    finish: np.ndarray
-    stalls: dict[str, np.ndarray]
-    peak: dict[str, tuple[int, ...]]
-    peak_task: dict[str, tuple[int, ...]]
-    held: np.ndarray
-    boundaries: tuple[Boundary, ...]
-    late: tuple[tuple[int, int], ...]
-    deadlock: Deadlock | None
-
-    @property
-    def time_us(self) -> float:
-        """The last finish."""
-        return float(np.nanmax(self.finish, initial=0.0))
-
-    @property
-    def stats(self) -> ScopeStats:
-        """The boundaries as the runtime's scope statistics would have them."""
-        return ScopeStats(self.limits, self.boundaries, fatal=self.deadlock is not None, total=len(self.boundaries))
-
-    @property
-    def stall_us(self) -> float:
-        """What the orchestrator waited in all."""
-        return float(sum(stall.sum() for stall in self.stalls.values()))
 
 
 def orchestrate(work: Submissions, service_us: ArrayLike, cost_us: ArrayLike, limits: Limits | None = None) -> Run:
@@ -122,6 +79,7 @@ class _Orchestrator:
         self.finish: list[float] = []
         self.stalls = {name: np.zeros(work.count) for name in (*RESOURCES, "tensormap")}
         self.peak = {name: [(0, -1)] * RINGS for name in RESOURCES}
+        self.blockers = np.full(work.count, -1, np.int64)
         self.fullest = (0, -1)
         self.held: list[int] = []
         self.boundaries: list[Boundary] = []
@@ -207,7 +165,9 @@ class _Orchestrator:
         for other in self.tasks[ring][self.tail[ring] : self.place[need] + 1]:
             if self.consumed[other] > last + STALL_US:
                 return self.given_up(task, name, other)
-            last = max(last, self.consumed[other])
+            if self.consumed[other] > last:
+                last = self.consumed[other]
+                self.blockers[task] = other
         self.clock = last
         self.stalls[name][task] = last - start
         self.advance()
@@ -223,6 +183,7 @@ class _Orchestrator:
             if self.consumed[other] > self.clock + STALL_US:
                 return self.given_up(task, "tensormap", other)
             self.clock = max(self.clock, self.consumed[other])
+            self.blockers[task] = other
             self.advance()
         self.stalls["tensormap"][task] = self.clock - start
         return None
@@ -306,7 +267,10 @@ class _Orchestrator:
             self.limits,
             np.array(self.submitted + missing),
             np.array(self.finish + missing),
+            np.array(self.service),
+            np.array(self.cost),
             self.stalls,
+            self.blockers,
             peak | {"tensormap": (self.fullest[0],)},
             tasks | {"tensormap": (self.fullest[1],)},
             np.array(self.held, np.int64),

@@ -11,7 +11,8 @@ from ..hardware import Hardware
 from ..program._graph import Graph
 from ._chart import heap_chart
 from ._limits import PER_RING, RINGS, Limits, show_bytes
-from ._orchestrate import Run, orchestrate, unlimited
+from ._orchestrate import orchestrate, unlimited
+from ._run import Run
 from ._smallest import Smallest, smallest
 from ._submissions import Submissions, submissions
 
@@ -95,6 +96,7 @@ class Pressure:
             "tensormap_peak": run.peak["tensormap"][0],
             "time_us": run.time_us if self.passed else None,
             "added_us": self.added_us if self.passed else None,
+            "attribution": run.attribution(),
             "stall_us": {name: float(stall.sum()) for name, stall in run.stalls.items()},
             "smallest": self.smallest.to_dict(),
             "scopes": run.stats.to_dict()["sites"],
@@ -144,11 +146,8 @@ class Pressure:
         ]
         if self.passed:
             lines += [*run.stats.site_table(), ""]
-            parts = ", ".join(f"{name} {part.sum():.2f}" for name, part in run.stalls.items() if part.any())
-            lines.append(
-                f"time         {run.time_us:.2f} µs, {self.added_us:.2f} of them added by the rings"
-                + (f"; submissions waited {run.stall_us:.2f} µs ({parts})" if parts else "")
-            )
+            parts = ", ".join(f"{name} {part:.2f}" for name, part in run.attribution().items())
+            lines.append(f"time         {run.time_us:.2f} µs, {self.added_us:.2f} of them added by the rings: {parts}")
         lines.append(f"heaps        {show_bytes(run.limits.arena)} before the first task; the smallest that pass: ")
         lines[-1] += f"{show_bytes(self.smallest.limits.arena)}"
         for producer, reader in run.late[:MOST_LATE]:

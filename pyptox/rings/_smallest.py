@@ -14,7 +14,7 @@ from ._needs import first_pinned, heap_positions, open_entries, open_tasks
 from ._submissions import Submissions
 
 MOST_TRIED = 4096
-"""Heap sizes that are tried one after another before the search halves instead."""
+"""Heap sizes that are tried one after another before the search halves instead; fewer for more than 1,024 tasks."""
 
 
 @dataclass(frozen=True)
@@ -75,22 +75,23 @@ def smallest_heap(work: Submissions, ring: int) -> tuple[int, int, bool]:
     largest = int(size.max(initial=0))
     least = max(ALIGNMENT, largest, int((total[1:] - total[pinned]).max(initial=0)))
     step = max(ALIGNMENT, int(np.gcd.reduce(size, initial=0)))
-    safe = least + largest - step if largest else least
+    safe = least + max(0, largest - step)
     last = np.flatnonzero(np.append(np.diff(pinned) != 0, True)) if len(size) else np.zeros(0, np.int64)
 
     def passes(capacity: int) -> bool:
         end, free = heap_positions(size, capacity)
         return bool((end[last] - np.where(pinned[last] > 0, free[pinned[last] - 1], 0) <= capacity).all())
 
-    return _first(passes, least, max(safe, least), step)
+    return _first(passes, range(least, safe + step, step), max(1, MOST_TRIED * 1024 // max(1024, len(size))))
 
 
-def _first(passes: Callable[[int], bool], least: int, safe: int, step: int) -> tuple[int, int, bool]:
-    tried = range(least, safe + step, step)
-    for capacity in tried[:MOST_TRIED]:
+def _first(passes: Callable[[int], bool], tried: range, most: int) -> tuple[int, int, bool]:
+    """The first of ``tried`` that passes; the last one does, and all beyond it."""
+    step, safe = tried.step, tried[-1]
+    for capacity in tried[:most]:
         if passes(capacity):
             return capacity, safe, True
-    fails, good = tried[MOST_TRIED - 1], tried[-1]
+    fails, good = tried[most - 1], safe
     while good - fails > step:
         middle = fails + (good - fails) // step // 2 * step
         fails, good = (fails, middle) if passes(middle) else (middle, good)

@@ -157,7 +157,7 @@ def test_closing_the_scope_that_is_named_lets_the_task_through(random_submission
     assert enough is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_smallest_capacities_pass_and_one_step_less_fails(random_submissions, seed):
     work = random_submissions(seed)

@@ -127,3 +127,22 @@ def test_a_hundred_thousand_tasks_under_pressure(random_submissions):
     taken = time.perf_counter() - begin - built
     assert run.deadlock is None
     assert taken < 20, taken
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_parts_add_up_and_slopes_are_those_of_finite_differences(random_submissions, seed):
+    work, rng = random_submissions(seed), np.random.default_rng(seed)
+    service, cost = rng.exponential(50.0, work.count), rng.exponential(2.0, work.count)
+    limits = rings.smallest(work).limits
+    run = rings.orchestrate(work, service, cost, limits)
+    assert sum(run.attribution().values()) == pytest.approx(run.time_us, rel=1e-9)
+    by_service, by_cost = run.gradient()
+    assert by_service @ service + by_cost @ cost == pytest.approx(run.time_us, rel=1e-9)
+    for task in rng.integers(0, work.count, 3):
+        for change, slope in ((service, by_service[task]), (cost, by_cost[task])):
+            step = 1e-6
+            change[task] += step
+            after = rings.orchestrate(work, service, cost, limits).time_us
+            change[task] -= step
+            assert (after - run.time_us) / step == pytest.approx(slope, abs=1e-3)

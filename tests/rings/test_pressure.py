@@ -162,7 +162,7 @@ def test_bad_input_is_a_message(capsys, tmp_path):
         (("rings",), "`PROGRAM` or `--capture`"),
         (("rings", MLP, "--caps", "heap=much"), "a size must be such as"),
         (("rings", MLP, "--caps", "task_window=100"), "powers of two"),
-        (("rings", "--capture", str(tmp_path / "none.jsonl")), "is no file"),
+        (("rings", "--capture", str(tmp_path / "none.jsonl")), "is neither"),
         (("rings", MLP, "--capture", str(tmp_path)), "does not go with PROGRAM"),
     ):
         code, out, err = run(capsys, *arguments)
@@ -174,7 +174,9 @@ def test_a_program_becomes_a_capture(capsys, tmp_path):
     file = tmp_path / "scope_stats.jsonl"
     assert run(capsys, "rings", MLP, "--out", file)[0] == 0
     assert artifacts.read_scope_stats(file).version == 6
-    code, out, _ = run(capsys, "rings", "--capture", file, "--json")
+    (tmp_path / "scope_stats").mkdir()
+    file.rename(tmp_path / "scope_stats" / file.name)
+    code, out, _ = run(capsys, "rings", "--capture", tmp_path, "--json")
     peaks = {(p["ring"], p["resource"]): p["high_water"] for p in json.loads(out)["peaks"]}
     assert code == 0
     assert peaks[0, "heap"] == 480 * KIB
