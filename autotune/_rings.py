@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ VISIBLE_BYTES = int(61.3 * 2**30)
 
 MOST_LEVELS = 3
 """Depths of scopes that are placed: each has a ring of its own."""
+
+ALIKE = 0.1
+"""Share of the memory that is not worth more scopes."""
 
 _THRESHOLDS = 4
 _FRACTIONS = (0.0, 0.125, 0.25, 0.5, 1.0)
@@ -79,7 +82,9 @@ class RingsResult:
 
     @property
     def best(self) -> ScopeChoice:
-        """The allowed choice with the smallest heaps; the smallest of all where none is allowed."""
+        """The allowed choice with the smallest heaps, or one that needs a little more and changes less; the smallest of
+        all where none is allowed.
+        """
         return self.choices[0]
 
     @property
@@ -215,8 +220,19 @@ def rings(
     choices = [search.choice(AS_IS, px_rings.as_it_is(pressure.work))]
     for name, spans in _placements(pressure.work, last):
         choices.append(search.choice(name, px_rings.place(pressure.work, spans, last)))
-    order = sorted(choices, key=lambda c: (not c.allowed, c.arena, len(c.spans), c.time_us))
-    return RingsResult(pressure, memory, added_time, tuple(order))
+    return RingsResult(pressure, memory, added_time, tuple(sorted(choices, key=_preference(choices))))
+
+
+def _preference(choices: list[ScopeChoice]) -> Callable[[ScopeChoice], tuple[Any, ...]]:
+    """Allowed ones first; of those with the least memory but for a tenth, the one with the fewest changes."""
+    enough = min((c.arena for c in choices if c.allowed), default=0) * (1 + ALIKE)
+
+    def key(choice: ScopeChoice) -> tuple[Any, ...]:
+        alike = choice.allowed and choice.arena <= enough
+        changes = len(choice.spans) + len(choice.moved) if alike else 0
+        return not choice.allowed, not alike, changes, choice.arena, choice.time_us
+
+    return key
 
 
 def _placements(work: px_rings.Submissions, last: np.ndarray) -> Iterator[tuple[str, list[tuple[int, int]]]]:

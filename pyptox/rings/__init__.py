@@ -24,6 +24,7 @@ from ._place import last_uses as last_uses
 from ._place import place as place
 from ._report import Pressure as Pressure
 from ._report import pressure as pressure
+from ._run import Held as Held
 from ._run import Run as Run
 from ._smallest import Smallest as Smallest
 from ._smallest import smallest as smallest

@@ -79,6 +79,7 @@ class _Orchestrator:
         self.finish: list[float] = []
         self.stalls = {name: np.zeros(work.count) for name in (*RESOURCES, "tensormap")}
         self.peak = {name: [(0, -1)] * RINGS for name in RESOURCES}
+        self.peak_tail = [0] * RINGS
         self.blockers = np.full(work.count, -1, np.int64)
         self.fullest = (0, -1)
         self.held: list[int] = []
@@ -244,6 +245,8 @@ class _Orchestrator:
         for name, amount in held.items():
             if amount > self.peak[name][ring][0]:
                 self.peak[name][ring] = amount, task
+                if name == "heap":
+                    self.peak_tail[ring] = tail
 
     def execute(self, task: int) -> None:
         """The task is submitted; when it will be finished, and for how long it keeps what it reads."""
@@ -273,6 +276,8 @@ class _Orchestrator:
             self.blockers,
             peak | {"tensormap": (self.fullest[0],)},
             tasks | {"tensormap": (self.fullest[1],)},
+            tuple(self.peak_tail),
+            np.array(self.consumed + missing),
             np.array(self.held, np.int64),
             tuple(self.boundaries),
             tuple(self.late),

@@ -93,6 +93,11 @@ class Pressure:
             "deadlock": None if run.deadlock is None else run.deadlock.to_dict(),
             "limits": run.limits.to_dict(),
             "rings": self.rows(),
+            "at_peak": {
+                ring: {"head": self.work.names[held.head], "by_site": held.by_site, "behind": held.behind}
+                for ring in range(RINGS)
+                if (held := run.at_peak(ring)) is not None
+            },
             "tensormap_peak": run.peak["tensormap"][0],
             "time_us": run.time_us if self.passed else None,
             "added_us": self.added_us if self.passed else None,
@@ -117,6 +122,16 @@ class Pressure:
             for s, ring in zip(self.work.scopes, self.work.ring_of_scope.tolist(), strict=True)
             if s.begin <= stuck.task and (s.end is None or s.end > stuck.task)
         ]
+
+    def _held_at_peaks(self) -> list[str]:
+        lines = []
+        for ring in range(RINGS):
+            held = self.run.at_peak(ring)
+            if held is not None:
+                parts = [f"{show_bytes(size)} of {site}" for site, size in list(held.by_site.items())[:3]]
+                stuck = f"; {show_bytes(held.behind)} done, behind {self.work.names[held.head]}" if held.behind else ""
+                lines.append(f"ring {ring} at its peak holds {', '.join(parts)}{stuck}")
+        return [*lines, ""] if lines else []
 
     def chart(self) -> str:
         """Bytes held by each ring over the submissions, in plain text."""
@@ -144,6 +159,7 @@ class Pressure:
             f"{show_bytes(s['heap'])}"
             for s in self.open_scopes()
         ]
+        lines += self._held_at_peaks()
         if self.passed:
             lines += [*run.stats.site_table(), ""]
             parts = ", ".join(f"{name} {part:.2f}" for name, part in run.attribution().items())

@@ -11,6 +11,21 @@ from ._stats import Boundary, ScopeStats
 from ._submissions import Submissions
 
 
+@dataclass(frozen=True)
+class Held:
+    """Bytes of a heap at one moment.
+
+    Attributes:
+        head: the oldest task that is not given back.
+        by_site: bytes by the scope of the tasks whose they are, the most first.
+        behind: those that could be given back were it not for the head.
+    """
+
+    head: int
+    by_site: dict[str, int]
+    behind: int
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """What the orchestrator did.
@@ -23,6 +38,8 @@ class Run:
         peak: for each of ``task_window``, ``heap``, ``dep_pool`` the most that each ring held; and ``tensormap``.
         peak_task: for the same rings the task at whose submission it was, -1 for none.
         blockers: the task whose end each submission waited for last, -1 where it did not wait.
+        peak_tail: for each ring the place of its oldest task when its heap was fullest.
+        consumed: when each task could be given back, but for those before it on its ring.
         held: bytes of its ring's heap that are taken once each task has its own.
         boundaries: of scopes, in order.
         late: ``(producer, reader)`` where the reader is submitted after the producer's storage may have been reused.
@@ -39,6 +56,8 @@ class Run:
     blockers: np.ndarray
     peak: dict[str, tuple[int, ...]]
     peak_task: dict[str, tuple[int, ...]]
+    peak_tail: tuple[int, ...]
+    consumed: np.ndarray
     held: np.ndarray
     boundaries: tuple[Boundary, ...]
     late: tuple[tuple[int, int], ...]
@@ -58,6 +77,21 @@ class Run:
     def stall_us(self) -> float:
         """What the orchestrator waited in all."""
         return float(sum(stall.sum() for stall in self.stalls.values()))
+
+    def at_peak(self, ring: int) -> "Held | None":
+        """Whose bytes a ring held when its heap was fullest; None for a ring that held none."""
+        task = self.peak_task["heap"][ring]
+        if task < 0:
+            return None
+        tasks = self.work.on(ring)[self.peak_tail[ring] : self.work.place[task] + 1]
+        sizes, now = self.work.bytes[tasks], self.submitted[task] - self.cost_us[task]
+        over = (self.work.closes[tasks] <= task) & (self.consumed[tasks] <= now)
+        totals: dict[str, int] = {}
+        for number, size in zip(self.work.scope[tasks].tolist(), sizes.tolist(), strict=True):
+            site = self.work.scopes[number].site
+            totals[site] = totals.get(site, 0) + size
+        ordered = dict(sorted(totals.items(), key=lambda item: -item[1]))
+        return Held(int(tasks[0]), ordered, int(sizes[over].sum()))
 
     def gradient(self) -> tuple[np.ndarray, np.ndarray]:
         """How the time changes with the service and the cost of each task, by walking back along what bound it.

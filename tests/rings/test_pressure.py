@@ -70,6 +70,32 @@ def test_pressure_adds_time_and_never_breaks_the_smallest():
     assert site.site.startswith("test_pressure.py:")
 
 
+def test_a_peak_says_whose_bytes_it_is_and_what_is_stuck():
+    @pp.program(sizes=sizes)
+    def pinned(x, y):
+        with pp.scope(), pp.scope(), pp.scope():
+            kept = pp.submit(px.kernels.residual_add, x, y, m=16, n=256)  # the head of ring 3, kept to the end
+            for _ in pp.loop(range(200)):
+                inner = pp.submit(px.kernels.residual_add, x, y, m=16, n=256)
+                pp.submit(px.kernels.residual_add, inner, y, deps=[kept], m=16, n=256)
+            return pp.submit(px.kernels.residual_add, kept, y, out=y, m=16, n=256)
+
+    found = rings.pressure(pp.graph(pinned))
+    held = found.run.at_peak(3)
+    assert held is not None
+    assert held.head == 0
+    assert sum(held.by_site.values()) == found.run.peak["heap"][3] == 401 * 16 * KIB
+    assert list(held.by_site.values()) == [400 * 16 * KIB, 16 * KIB]
+    last = found.run.peak_task["heap"][3]
+    assert last == 400
+    now = found.run.submitted[last] - found.run.cost_us[last]
+    free = (found.run.consumed <= now) & (found.work.closes <= last)
+    assert held.behind == found.work.bytes[free & (found.work.ring == 3)].sum() > 0
+    assert "done, behind t0" in str(found)
+    assert found.run.at_peak(0) is None
+    assert found.to_dict()["at_peak"][3]["behind"] == held.behind
+
+
 def test_other_scopes_need_less_and_keep_what_is_read():
     found = autotune.rings(chain, added_time=0.5)
     assert found.best.smallest.limits.arena < found.as_is.smallest.limits.arena
