@@ -39,6 +39,11 @@ EXHAUSTIVE_LIMIT = 4_000_000
 EVALUATIONS = 2000
 """Budget of the other methods: half a percent of the largest default space of a matrix product."""
 
+_ADVICE = (
+    " (Mat, Left, Right, Vec: the tiles take more than that space holds; row: the innermost row of a tile is too"
+    " short). A kernel that keeps whole rows on the chip cannot take long ones: take its tiled or online variant"
+)
+
 _FULL_SIMULATION = 200_000
 _CHUNK = 1 << 16
 
@@ -203,7 +208,7 @@ def tune(
     finalists = scorer.finalists()
     if not finalists:
         screened = space.census().rejected if space.constraints and space.size <= EXHAUSTIVE_LIMIT else {}
-        raise EmptySpaceError(space.size, screened | scorer.rejected)
+        raise EmptySpaceError(space.size, screened | scorer.rejected, _ADVICE)
     exact = [_exact(kernel, specs, config, hardware, options, 0) for config in finalists]
     by_default = _exact(kernel, specs, fixed, hardware, options, 0)
     if by_default[0].legal and fixed not in finalists:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar
+from .._scalar import Scalar, is_number
 from . import rules
 from ._reading import Operation, TileType, current
 from ._rounding import ROUNDINGS, cast_array
@@ -33,6 +33,12 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
     shape, valid = [], []
     for axis in (0, 1):
         one, other = _is_one(a.shape[axis]), _is_one(b.shape[axis])
+        if not (one or other) and is_number(a.shape[axis], b.shape[axis]) and a.shape[axis] != b.shape[axis]:
+            shapes = " and ".join(f"{t.dtype}[{t.shape[0]},{t.shape[1]}]" for t in (a, b))
+            raise KernelError(
+                f"`{name}` needs operands of one shape, or of one row or column; got {shapes}. "
+                "Use pl.slice_columns, or load tiles of one size"
+            )
         shape.append(b.shape[axis] if one else a.shape[axis])
         if one or other:
             valid.append(b.valid[axis] if one else a.valid[axis])

@@ -190,9 +190,9 @@ WRONG = [
     ),
     (lambda: tune(space=Space(m=autotune.Choice("wide"))), "`m` of `space` must hold integers from 1 to .*got Choice"),
     (lambda: tune(space=Space(stages=Integer(7, 9))), "`stages` of `space` must hold integers from 1 to 4"),
-    (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "of which `Mat` removed"),
     (lambda: tune(space=Space(m=Multiple(16, 64, 16)).where("none", lambda at: at["m"] < 0)), "`none` removed"),
-    (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "of which `Mat` removed"),
     (lambda: Multiple(HALF, 64, 16), "`low` of Multiple must be an integer, got 1.5"),
     (lambda: Integer(1, TEXT), "`high` of Integer must be an integer, got '4'"),
 ]
