@@ -10,6 +10,7 @@ from ._deadlock import deadlock as deadlock
 from ._deadlock import passes as passes
 from ._limits import CODES as CODES
 from ._limits import RINGS as RINGS
+from ._limits import VISIBLE_BYTES as VISIBLE_BYTES
 from ._limits import Limits as Limits
 from ._limits import parse_limits as parse_limits
 from ._limits import show_bytes as show_bytes

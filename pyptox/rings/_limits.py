@@ -14,6 +14,9 @@ RINGS = 4
 ALIGNMENT = 1024
 """Bytes that every output is aligned to in a heap."""
 
+VISIBLE_BYTES = int(61.3 * 2**30)
+"""Memory of a die that a program can have: about 61.3 of 64 GiB (hw-native-sys/simpler:src/a2a3/docs/hardware.md)."""
+
 STALL_US = 500_000.0
 """The runtime calls it a deadlock when a submission has waited so long without any reclaim, µs."""
 

@@ -7,13 +7,10 @@ from functools import lru_cache
 
 from .._errors import PyptoxError
 from ..hardware import Hardware
-from ..rings import Limits, Submissions, deadlock
+from ..rings import VISIBLE_BYTES, Limits, Submissions, deadlock
 from ..rings._limits import RINGS, parse_bytes
 from ._prefill_programs import by_phases, memory_bytes, token_by_token
 from ._problem import NotCovered, Question, Row, Source, text
-
-VISIBLE_BYTES = int(61.3 * 2**30)
-"""Memory of a die that a program can have, of 64 GiB."""
 
 PASS, DEADLOCK, OUT_OF_MEMORY = "pass", "deadlock", "out of memory"
 _KINDS = (
