@@ -53,6 +53,9 @@ from ._replay import Replay as Replay
 from ._replay import replay as replay
 from ._report import Report as Report
 from ._report import report as report
+from ._scope_stats import SCOPE_STATS_FILE as SCOPE_STATS_FILE
+from ._scope_stats import read_scope_stats as read_scope_stats
+from ._scope_stats import write_scope_stats as write_scope_stats
 from ._simulated import simulated_capture as simulated_capture
 from ._swimlane import swimlane as swimlane
 from ._swimlane import write_swimlane as write_swimlane

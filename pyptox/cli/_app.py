@@ -387,6 +387,54 @@ for command in (graph, simulate, what_if):
     app.command()(command)
 
 
+@app.command()
+def rings(
+    program: Annotated[
+        str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of a function marked @program.")
+    ] = None,
+    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    caps: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
+        ),
+    ] = None,
+    solve: Annotated[
+        bool, typer.Option("--solve", help="Find the smallest capacities and the scopes for them.")
+    ] = False,
+    memory: Annotated[str | None, typer.Option(help="With --solve: memory for the four heaps, 20GiB.")] = None,
+    added_time: Annotated[float, typer.Option(help="With --solve: share of the time that rings may add.")] = 0.05,
+    capture: Annotated[
+        Path | None, typer.Option(help="A scope_stats.jsonl, or the folder of a run, in place of a program.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the scope statistics to this scope_stats.jsonl.")] = None,
+    chart: Annotated[bool, typer.Option("--chart", help="Show how full each heap is over time.")] = False,
+    hardware: Chip = "a2a3",
+    as_json: Json = False,
+) -> None:
+    """Say how full a program's rings get, whether it passes, and what is the least that does; exit 1 if it does not."""
+    from ..hardware import preset
+    from ._rings import ring_stats, rings_of
+
+    if capture is not None:
+        given = {"PROGRAM": program, "--caps": caps, "--solve": solve}
+        result, passed = ring_stats(capture, [name for name, value in given.items() if value])
+    else:
+        result, passed = rings_of(program, sizes or [], caps or [], preset(hardware), solve, memory, added_time)
+    if out is not None:
+        from ..artifacts import write_scope_stats
+
+        write_scope_stats(out, result.stats)
+    if as_json:
+        show(result.to_dict(), True)
+    else:
+        print(result)
+        if chart:
+            print(f"\n{result.chart()}")
+    if not passed:
+        raise typer.Exit(1)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:

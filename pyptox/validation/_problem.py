@@ -76,11 +76,22 @@ class Question(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """How one CSV file is read: a problem for a row, what a stated limit decides, and what rows share."""
+    """How one CSV file is read: a problem for a row, what a stated limit decides, what rows share, and how a row names
+    its outcome."""
 
     problem: Callable[[Row], Question]
     outcome: Callable[[Row, Hardware], str | None] = lambda row, hardware: None
     fill: Callable[[Sequence[Row]], list[Row]] = list
+    measured: Callable[[Row], str | None] = lambda row: _stated_outcome(row)
+
+
+FAILED = ("compile_fail", "rejected", "runtime_fail")
+"""Outcomes of a kernel that did not run."""
+
+
+def _stated_outcome(row: Row) -> str | None:
+    outcome = text(row, "outcome")
+    return ("rejected" if outcome in FAILED else "ok") if outcome else None
 
 
 def text(row: Row, name: str) -> str:
