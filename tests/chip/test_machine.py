@@ -1,5 +1,6 @@
 """The jitted machine equals the rules in plain Python, and each rule gives the times that it says."""
 
+import dataclasses
 from dataclasses import fields
 
 import numpy as np
@@ -37,10 +38,20 @@ def test_the_machine_equals_the_oracle_where_blocks_share_memory(random_workload
         both(*random_workload(seed, memory=True), repeated=seed % 2 == 0)
 
 
+def test_the_machine_equals_the_oracle_with_warms(random_workload):
+    found = 0
+    for seed in (*range(7000, 7006), *range(7036, 7042), *range(7003, 7006), *range(7039, 7042)):
+        work, schedule, clusters = random_workload(seed, tasks=50, memory=True, warms=True)
+        record = both(work, schedule, clusters, repeated=seed % 2 == 0)[1]
+        without = dataclasses.replace(work, memory=dataclasses.replace(work.memory, warms=None))
+        found += int((record.memory[:, 0] > run(without, schedule, clusters, seed % 2 == 0)[1].memory[:, 0]).sum())
+    assert found > 50
+
+
 @pytest.mark.slow
 def test_the_machine_equals_the_oracle_on_many_graphs(random_workload):
     for seed in range(1000, 3000):
-        both(*random_workload(seed, memory=seed % 2 == 0))
+        both(*random_workload(seed, memory=seed % 2 == 0, warms=seed % 4 == 0))
 
 
 def test_the_machine_equals_the_oracle_on_a_large_graph(random_workload):
