@@ -25,6 +25,9 @@ from ._explain import explain as explain
 from ._memory import Memory as Memory
 from ._memory import Slopes as Slopes
 from ._path import Piece as Piece
+from ._placing import Warm as Warm
+from ._placing import with_warms as with_warms
+from ._placing import without_warms as without_warms
 from ._scenario import AbstractEdit as AbstractEdit
 from ._scenario import Scenario as Scenario
 from ._simulate import makespan as makespan

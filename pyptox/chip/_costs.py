@@ -1,6 +1,6 @@
 """From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,11 +103,10 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Work
     known: dict[Any, BlockCost] = {}
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     sdma = sdma or Sdma()
-    warm = BlockCost(sdma.issue_us, sdma.issue_us, 0.0, 0.0, 1.0, {})
     costs = []
     for task in graph.tasks:
         if task.kernel is None:
-            costs.append(warm if task.warms else nothing)
+            costs.append(replace(nothing, cold_us=(us := sdma.issue_us * len(task.warms)), resident_us=us))
             continue
         key = same_work(task)
         if key not in known:

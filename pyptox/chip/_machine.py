@@ -27,7 +27,7 @@ from ._record import THREAD as THREAD
 from ._record import Event, Small, at_start, int32
 from ._record import Record as Record
 from ._steps import Outcome, Steps
-from ._stream import Sdma, Stream, Warmed, advance, asked, idle, landed, length, on_grid, rounded
+from ._stream import Sdma, Stream, Warmed, advance, asked, idle, landed, length, on_grid, read, rounded
 from ._units import Units
 from ._workload import ALLOC, DUMMY
 
@@ -230,25 +230,28 @@ class _Machine:
         m = self.memory
         if self.sdma is not None:
             stream = advance(stream, self.sdma, jnp.where(begins, time, stream.now))
+        half = jnp.where(begins & (m.context[task] < 0), self.tasks.durations[task] / 2, 0.0) if self.sdma else 0.0
+        by_then = advance(stream, self.sdma, stream.now + half) if self.sdma else stream
 
         def one(state):
-            position, found, distance, warmed, total = state
+            position, found, distance, stream, warmed, total = state
             region, share = m.region[position], m.share[position]
             since, size = distance[region], m.size[region]
             here = jnp.clip((m.capacity - since) / size, 0.0, 1.0)
             if self.sdma is not None:
-                here = jnp.minimum(here, landed(warmed, stream, region))
+                here = jnp.minimum(here, landed(warmed, by_then, region))
                 context = m.context[task]
+                stream, warmed = read(stream, warmed, self.sdma, region, context < 0)
                 warmed, more = self._joined(warmed, stream, region, rounded(here), share, total, context)
                 total, share = total + more, jnp.where(context < 0, share, 0.0)
             found = found + rounded(share * here)
             distance = jnp.where(distance < since, distance + size, distance).at[region].set(0.0)
-            return position + 1, found, distance, warmed, total
+            return position + 1, found, distance, stream, warmed, total
 
         low = m.pointers[task]
         high = jnp.where(begins, m.pointers[task + 1], low)
-        first = low, jnp.zeros(()), carry.distance, warmed, jnp.zeros(())
-        _, found, distance, warmed, total = jax.lax.while_loop(lambda state: state[0] < high, one, first)
+        first = low, jnp.zeros(()), carry.distance, stream, warmed, jnp.zeros(())
+        _, found, distance, stream, warmed, total = jax.lax.while_loop(lambda state: state[0] < high, one, first)
         if self.sdma is not None:
             stream = asked(stream, self.sdma, m.context[task], total)
         return jnp.where(begins, jnp.minimum(found, 1.0), carry.found[task]), distance, stream, warmed

@@ -39,8 +39,9 @@ What is simulated:
   HBM, or L2, can supply: the cores that are busy in the middle of its first block count, each with what its last task
   asks there alone, and those on which the task itself has started by then.
 * Warms (:mod:`._warm`): when one is taken up, its regions become the most recently used, in order, and join the stream of
-  its context. A task finds of a region what has landed when it is taken up, or staged; the rest it reads cold. A stream
-  that is in flight in the middle of a task's first block asks for its share of HBM like the busy cores.
+  its context. A task finds of a region what has landed half a block after it is taken up, or staged; the rest it reads
+  cold, and a stream that comes to it later finds it. A stream that is in flight in the middle of a task's first block
+  asks for its share of HBM like the busy cores.
 
 What is simplified:
 
@@ -52,8 +53,7 @@ What is simplified:
 * A task with ``sync_start`` has at most as many blocks as there are cores of its kind, and takes no account of the
   mark when it is staged.
 * A block's time is set when its task starts: what starts later does not change it, and all blocks of a task are alike.
-* A stream is not slowed down by the blocks; a warm sets the place of a whole region aside in L2, whatever its fraction;
-  it goes on with a region that a task has read meanwhile.
+* A stream is not slowed down by the blocks; a warm sets the place of a whole region aside in L2, whatever its fraction.
 * A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
   busy one.
 
@@ -129,11 +129,14 @@ class _Engine:
                     self.wakes[n] = self.now + self.startup if others else self.now
         self.left[context] += length
 
-    def asks(self, time: float) -> float:
-        """The share of HBM that it will ask for."""
+    def at(self, time: float) -> "_Engine":
         later = copy.deepcopy(self)
         later.advance(time)
-        return (0.0, self.one, self.several)[min(len(later.awake()), 2)]
+        return later
+
+    def asks(self, time: float) -> float:
+        """The share of HBM that it will ask for."""
+        return (0.0, self.one, self.several)[min(len(self.at(time).awake()), 2)]
 
 
 class _Sharing:
@@ -157,39 +160,54 @@ class _Sharing:
             self.recent.remove(region)
         self.recent.insert(0, region)
 
-    def here(self, region: int) -> float:
+    def here(self, region: int, engine: _Engine | None) -> float:
         """The part of a region that L2 holds."""
         if region not in self.recent:
             return 0.0
         before = self.recent[: self.recent.index(region)]
         room = self.memory.capacity - sum(float(self.memory.regions[r]) for r in before)
-        return min(max(room / float(self.memory.regions[region]), 0.0), 1.0, self.landed(region))
+        return min(max(room / float(self.memory.regions[region]), 0.0), 1.0, self.landed(region, engine))
 
-    def landed(self, region: int) -> float:
-        """1 but for a region that a warm brought from ``base`` to ``top``, at ``place`` in its context's stream."""
-        if region not in self.warmed or self.engine is None:
+    def landed(self, region: int, engine: _Engine | None) -> float:
+        """1 but for a region that a warm brings from ``base`` to ``top``, at ``place`` in its context's stream."""
+        if region not in self.warmed or engine is None:
             return 1.0
         base, top, place, length, context = self.warmed[region]
-        part = min(max((self.engine.done[context] - place) / length, 0.0), 1.0) if length > 0 else 1.0
+        part = min(max((engine.done[context] - place) / length, 0.0), 1.0) if length > 0 else 1.0
         return base + _share((top - base) * _share(part))
 
     def use(self, task: int, time: float) -> None:
         if self.engine is not None:
             self.engine.advance(time)
-        total = 0.0
+        total, by_then = 0.0, None
+        if self.engine is not None:
+            by_then = self.engine.at(time + float(self.work.duration_us[task]) / 2)
         for region, share in self.memory.uses[task]:
-            total += _share(share * self.here(region))
+            total += _share(share * self.here(region, by_then))
             self.touch(region)
-            self.warmed.pop(region, None)
+            self.read(region)
         self.found[task] = min(total, 1.0)
         if self.memory.warms is not None and self.engine is not None:
             self.warm(self.memory.warms, self.engine, task)
+
+    def read(self, region: int) -> None:
+        """What a stream has left of a region that is now in L2 is shorter."""
+        if region not in self.warmed or self.engine is None or self.memory.warms is None:
+            return
+        cold_us, hit_us, *_ = self.memory.warms.constants()
+        _, _, place, length, context = self.warmed.pop(region)
+        rest = min(max(place + length - self.engine.done[context], 0.0), length)
+        saved = max(rest - float(on_grid(rest * (hit_us / cold_us))), 0.0)
+        self.engine.left[context] -= saved
+        for other, (base, top, begin, extent, of) in self.warmed.items():
+            if of == context and begin > place:
+                self.warmed[other] = base, top, begin - saved, extent, of
 
     def warm(self, warms: Warms, engine: _Engine, task: int) -> None:
         cold_us, hit_us, *_ = warms.constants()
         context, total = int(warms.context[task]), 0.0
         for region, fraction in warms.targets[task]:
-            size, before = float(self.memory.regions[region]), _share(self.here(region))
+            size, before = float(self.memory.regions[region]), _share(self.here(region, engine))
             length = float(on_grid(size * max(fraction - before, 0.0) * cold_us))
             length += float(on_grid(size * min(fraction, before) * hit_us))
             place = engine.done[context] + engine.left[context] + total

@@ -84,6 +84,16 @@ def landed(w: Warmed, s: Stream, region: jax.Array) -> jax.Array:
     return base + rounded((top - base) * rounded(jnp.where(length > 0, part, 1.0)))
 
 
+def read(s: Stream, w: Warmed, sdma: Sdma, region: jax.Array, reads: jax.Array) -> tuple[Stream, Warmed]:
+    """What a stream has left of a region that a task reads is in L2 now, and shorter."""
+    context, place, length = w.context[region], w.place[region], w.length[region]
+    rest = jnp.clip(place + length - s.done[context], 0.0, length)
+    saved = jnp.maximum(rest - on_grid(rest * (sdma.hit_byte_us / sdma.byte_us)), 0.0)
+    saved = jnp.where(reads, saved, 0.0)
+    moved = jnp.where((w.context == context) & (w.place > place), w.place - saved, w.place)
+    return s._replace(left=s.left.at[context].add(-saved)), w._replace(place=moved)
+
+
 def length(size: jax.Array, before: jax.Array, fraction: jax.Array, sdma: Sdma) -> jax.Array:
     """What a context takes for ``fraction`` of a region of which L2 holds ``before``."""
     cold = on_grid(size * jnp.maximum(fraction - before, 0.0) * sdma.byte_us)

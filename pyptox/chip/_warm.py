@@ -1,7 +1,8 @@
 """Warms: an SDMA engine pulls regions of GM into L2 while other work runs; what it costs, and which tasks ask for it.
 
 A warm is a task of one block on a vector core. When it is taken up, its regions join the queue of its context and are
-streamed one after another, while its block occupies the core for ``issue_us``, whatever their size. A context that
+streamed one after another, while its block occupies the core for
+``issue_us`` a region, whatever their size. A context that
 streams alone takes ``byte_us`` for a byte that L2 lacks and ``hit_byte_us`` for one that it holds. Contexts that have
 work at the same time first start up in parallel, ``startup_us``, and then share ``1 / shared_byte_us``.
 """
@@ -37,7 +38,7 @@ class Sdma:
         hit_byte_us: the same for bytes that L2 holds already.
         shared_byte_us: several contexts together.
         startup_us: of each of several contexts that stream at the same time.
-        issue_us: of the block that asks for it.
+        issue_us: of the block that asks for it, a region.
         sources: where each number is from.
 
     >>> round(1e-3 / Sdma().byte_us)

@@ -25,7 +25,7 @@ def _memory(rng: np.random.Generator, durations: list[float], warm: list[bool] |
         uses = [[] if w else each for each, w in zip(uses, warm, strict=True)]
         per = float(rng.exponential(max(durations, default=1.0) / 50))
         sdma = Sdma(byte_us=per + 1e-6, hit_byte_us=per / 9, shared_byte_us=1.3 * per + 1e-6, startup_us=per * 30)
-        contexts = rng.integers(0, rng.integers(1, 4), count).tolist()
+        contexts = rng.integers(0, 2, count).tolist()
         warms = Warms.of(targets, context=contexts, hbm_byte_us=0.2 * per, sdma=sdma)
     return Memory.of(
         *columns, regions=sizes, uses=uses, together=together, capacity=float(rng.integers(20, 400)), warms=warms
