@@ -22,6 +22,8 @@ from ._edits import SetDuration as SetDuration
 from ._edits import Split as Split
 from ._explain import Explanation as Explanation
 from ._explain import explain as explain
+from ._landing import Effect as Effect
+from ._landing import Landing as Landing
 from ._memory import Memory as Memory
 from ._memory import Slopes as Slopes
 from ._path import Piece as Piece

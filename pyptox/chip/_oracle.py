@@ -103,6 +103,7 @@ class _Engine:
         _, _, self.startup, self.worse, self.one, self.several = warms.constants()
         self.now = 0.0
         self.left, self.done, self.wakes = ([0.0] * warms.contexts for _ in range(3))
+        self.knots: list[tuple[float, list[float]]] = []  # when rates changed, and what was done by then
 
     def awake(self) -> list[int]:
         return [n for n, left in enumerate(self.left) if left > 0 and self.wakes[n] <= self.now]
@@ -119,6 +120,7 @@ class _Engine:
                 amount = self.left[n] if ends[n] <= knot else min(moved, self.left[n])
                 self.left[n], self.done[n] = self.left[n] - amount, self.done[n] + amount
             self.now = knot
+            self.knots.append((knot, list(self.done)))
 
     def asked(self, context: int, length: float) -> None:
         """``length`` more, now."""
@@ -130,7 +132,8 @@ class _Engine:
         self.left[context] += length
 
     def at(self, time: float) -> "_Engine":
-        later = copy.deepcopy(self)
+        later = copy.copy(self)
+        later.left, later.done, later.knots = list(self.left), list(self.done), []
         later.advance(time)
         return later
 

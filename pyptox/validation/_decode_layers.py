@@ -102,7 +102,7 @@ def stages(attention: str, overhead_us: dict[tuple[str, int], float], byte_us: f
         Stage("rms_norm", "AIV", 8, ("hc_pre",), 8.0),
         Stage("norm_apply", "AIV", 2 * full, ("rms_norm",), 19.0),
         Stage("q_a_kv", "AIC", full, ("norm_apply",), weights=("wqkv_a",)),
-        Stage("kv_write", "AIV", 8, ("q_a_kv",), 8.0),
+        Stage("kv_write", "AIV", 8, ("q_a_kv",), 11.0),
         Stage("q_norm", "AIV", 8, ("q_a_kv",), 14.0),
         Stage("q_b", "MIX", full, ("q_norm",), weights=("wq_b",)),
     )
