@@ -103,7 +103,7 @@ class _Engine:
         _, _, self.startup, self.worse, self.one, self.several = warms.constants()
         self.now = 0.0
         self.left, self.done, self.wakes = ([0.0] * warms.contexts for _ in range(3))
-        self.knots: list[tuple[float, list[float]]] = []  # when rates changed, and what was done by then
+        self.knots = [(0.0, list(self.done))]  # when rates changed, and what was done by then
 
     def awake(self) -> list[int]:
         return [n for n, left in enumerate(self.left) if left > 0 and self.wakes[n] <= self.now]
