@@ -11,8 +11,8 @@ from ._default_space import default_space as default_space
 from ._gate import NoCandidatePassedError as NoCandidatePassedError
 from ._parameter import AbstractParameter as AbstractParameter
 from ._prefetch import prefetch as prefetch
-from ._prefetch_candidates import Candidate as WarmCandidate
-from ._prefetch_candidates import Scope as WarmScope
+from ._prefetch_candidates import WarmCandidate as WarmCandidate
+from ._prefetch_candidates import WarmScope as WarmScope
 from ._prefetch_result import Margin as Margin
 from ._prefetch_result import PrefetchResult as PrefetchResult
 from ._prefetch_result import Priced as Priced

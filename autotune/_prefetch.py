@@ -14,14 +14,14 @@ from pyptox.chip import Schedule, Sdma, Timeline, Workload
 from pyptox.hardware import Hardware, a2a3
 from pyptox.program import Graph, Program, graph
 
-from ._prefetch_candidates import Candidates, Choice, Scope, candidates, simulated
-from ._prefetch_result import PrefetchResult, Priced
+from ._prefetch_candidates import Candidates, Choice, WarmScope, candidates, simulated
+from ._prefetch_result import PrefetchResult, Priced, best_of
 
 BUDGET = 200
 """Choices that are priced at most."""
 
-_STEPS = 3
-_START = 0.5
+_START = 0.1
+"""Fraction of each weight at which the derivative is taken: so little of each that all of them land."""
 
 
 def prefetch(
@@ -39,9 +39,9 @@ def prefetch(
 
     A choice is the same for every occurrence: weights of a kind of task, behind the last task of the anchor's kind that
     comes before. All choices of one warm are priced where they are no more than ``budget``. Otherwise, for each anchor,
-    the fraction of each kind of weight goes along the derivative of the makespan and is snapped to all or nothing; then
-    the best choice is changed in one thing after another (anchor, order, one weight more or less, contexts, a second
-    warm). Never worse than no warm.
+    the derivative of the makespan by the fraction of each kind of weight ranks them, and the first ones are priced
+    whole; then the best choice is changed in one thing after another (anchor, order, one weight more or less, contexts,
+    a second warm). Never worse than no warm.
 
     Args:
         what: a program, with ``sizes``, its graph, or a workload with a memory. Its own warms are left out.
@@ -58,8 +58,10 @@ def prefetch(
     >>> from pyptox import chip
     >>> memory = chip.Memory.of([90.0, 4.0], [0.0, 9.0], [0.0, 0.0], regions=[2**22], uses=[[], [(0, 1.0)]])
     >>> shapes, names = ["AIV", "AIV", "AIC"], ["t0 norm", "t1 mix", "t2 down"]
-    >>> memory = chip.Memory.of([9., 90., 4.], [0., 0., 9.], [0., 0., 0.], regions=[2**22], uses=[[], [], [(0, 1.)]])
-    >>> work = chip.Workload.of(shapes, [1, 1, 24], [9., 90., 9.], [[], [0], [1]], names=names, memory=memory)
+    >>> memory = chip.Memory.of(
+    ...     [9.0, 90.0, 4.0], [0.0, 0.0, 9.0], [0.0, 0.0, 0.0], regions=[2**22], uses=[[], [], [(0, 1.0)]]
+    ... )
+    >>> work = chip.Workload.of(shapes, [1, 1, 24], [9.0, 90.0, 9.0], [[], [0], [1]], names=names, memory=memory)
     >>> str(autotune.prefetch(work).best)
     'down@norm'
     """
@@ -102,7 +104,7 @@ class _Search:
 
     @property
     def best(self) -> Priced:
-        return min(self.known.values(), key=lambda one: (one.time_us, len(one.choice), str(one)))
+        return best_of(self.known.values())
 
     def price(self, choice: Choice, origin: str = "search") -> Priced:
         if choice not in self.known:
@@ -111,7 +113,8 @@ class _Search:
         return self.known[choice]
 
     def result(self, method: str) -> PrefetchResult:
-        ordered = sorted(self.known.values(), key=lambda one: (one.time_us, len(one.choice), str(one)))
+        best = self.best
+        ordered = sorted(self.known.values(), key=lambda one: (one is not best, one.time_us, one.size, str(one)))
         l2 = float(self.hardware.sizes.l2)
         return PrefetchResult(self.found, tuple(ordered), method, l2, self.timeline)
 
@@ -125,7 +128,7 @@ class _Search:
                 self.price(choice)
             return "exhaustive"
         for anchor in self.anchors():
-            if self.left <= self.budget // 3:
+            if self.left <= self.budget // 2:
                 break
             self.along_gradient(anchor)
         self.climb()
@@ -165,30 +168,22 @@ class _Search:
         for count in range(1, len(names) + 1):
             for weights in itertools.permutations(names, count):
                 for anchor in self.anchors():
-                    yield (Scope(weights, anchor),)
+                    yield (WarmScope(weights, anchor),)
                     if count > 1:
-                        yield (Scope(weights, anchor, 2),)
+                        yield (WarmScope(weights, anchor, 2),)
 
     def along_gradient(self, anchor: str) -> None:
-        """Fractions of all kinds behind one anchor, a few steps along the derivative, then all or nothing."""
+        """Behind one anchor, the weights whose first bytes save most: one, two, ... of them, while that gains."""
         names = self.deadlines(list(self.found.weights), anchor)
-        fraction = dict.fromkeys(names, _START)
-        slopes: dict[str, float] = {}
-        for step in range(_STEPS):
-            kept = tuple(name for name in names if fraction[name] > 0)
-            if not kept:
+        slopes = self.slopes((WarmScope(names, anchor),), dict.fromkeys(names, _START))
+        ranked = sorted((name for name in names if slopes[name] < 0), key=slopes.__getitem__)
+        before = self.found.base.makespan_us
+        for count in range(1, len(ranked) + 1):
+            chosen = self.deadlines(ranked[:count], anchor)
+            time = self.price((WarmScope(chosen, anchor),), "gradient").time_us
+            if time >= before and count > 1:
                 return
-            slopes = self.slopes((Scope(kept, anchor),), fraction)
-            largest = max(map(abs, slopes.values()), default=0.0)
-            if largest == 0:
-                break
-            for name, slope in slopes.items():
-                moved = fraction[name] - (0.5 / (step + 1)) * slope / largest
-                fraction[name] = float(np.clip(moved, 0.0, 1.0)) if slope != 0 else 0.0
-        for least in (0.5, 0.25):
-            chosen = tuple(name for name in names if fraction[name] >= least)
-            if chosen:
-                self.price((Scope(chosen, anchor),), "gradient")
+            before = min(time, before)
 
     def slopes(self, choice: Choice, fraction: dict[str, float]) -> dict[str, float]:
         """Derivative of the makespan by the fraction of each kind of weight, µs."""
@@ -198,11 +193,16 @@ class _Search:
             for warm in self.found.warms(choice)
         ]
         base, hbm = self.found.base, float(self.hardware.times.hbm_us)
-        work, _ = chip.with_warms(base.workload, warms, hbm_byte_us=hbm, sdma=self.sdma)
+        free = replace(self.sdma or Sdma(), issue_us=0.0)  # what a warm costs whatever its fraction is not part of it
+        work, _ = chip.with_warms(base.workload, warms, hbm_byte_us=hbm, sdma=free)
+        assert work.memory is not None
+        # a warm sets whole regions aside, which all of these together would not leave room for
+        work = replace(work, memory=replace(work.memory, capacity=float(work.memory.regions.sum())))
         timeline = chip.simulate(work, hardware=self.hardware, schedule=base.schedule, repeated=base.repeated)
         self.spent += 1
         memory = timeline.workload.memory
-        assert memory is not None and memory.warms is not None
+        assert memory is not None
+        assert memory.warms is not None
         regions = [region for each in memory.warms.targets for region, _ in each]
         totals = dict.fromkeys(choice[0].weights, 0.0)
         for region, slope in zip(regions, timeline.fraction_slopes().tolist(), strict=True):
@@ -223,12 +223,12 @@ class _Search:
         """Neighbours, the likely ones first."""
         anchors, names = self.anchors(), list(self.found.weights)
         if not choice:
-            yield from ((Scope((name,), anchor),) for name in names for anchor in anchors)
+            yield from ((WarmScope((name,), anchor),) for name in names for anchor in anchors)
             return
         used = {name for scope in choice for name in scope.weights}
         for at, scope in enumerate(choice):
 
-            def put(*scopes: Scope, at: int = at) -> Choice:
+            def put(*scopes: WarmScope, at: int = at) -> Choice:
                 return (*choice[:at], *scopes, *choice[at + 1 :])
 
             for name in names:
@@ -244,11 +244,11 @@ class _Search:
                 yield put(replace(scope, contexts=3 - min(scope.contexts, 2)))
                 for name in scope.weights:
                     rest = replace(scope, weights=_less(scope.weights, name))
-                    yield from (put(rest, Scope((name,), a)) for a in anchors if a != scope.anchor)
+                    yield from (put(rest, WarmScope((name,), a)) for a in anchors if a != scope.anchor)
             yield put()
         for name in names:
             if name not in used:
-                yield from ((*choice, Scope((name,), anchor)) for anchor in anchors)
+                yield from ((*choice, WarmScope((name,), anchor)) for anchor in anchors)
 
 
 def _less(names: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ LEAST = 1e-3
 
 
 @dataclass(frozen=True)
-class Candidate:
+class WarmCandidate:
     """Weights of one kind of task.
 
     Attributes:
@@ -37,7 +37,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Scope:
+class WarmScope:
     """One warm, the same behind every occurrence of its anchor.
 
     Attributes:
@@ -55,7 +55,7 @@ class Scope:
         return f"{','.join(self.weights)}@{self.anchor}{split}"
 
 
-Choice = tuple[Scope, ...]
+Choice = tuple[WarmScope, ...]
 """Warms of a program; none of them is a choice as well."""
 
 
@@ -71,11 +71,11 @@ class Candidates:
     """
 
     base: Timeline
-    weights: dict[str, Candidate]
+    weights: dict[str, WarmCandidate]
     anchors: dict[str, tuple[int, ...]]
-    resident: tuple[Candidate, ...]
+    resident: tuple[WarmCandidate, ...]
 
-    def warms(self, choice: Iterable[Scope]) -> list[Warm]:
+    def warms(self, choice: Iterable[WarmScope]) -> list[Warm]:
         """Each use is warmed behind the last anchor before it; what has none before it stays cold."""
         result = []
         for scope in choice:
@@ -115,7 +115,7 @@ class Candidates:
                     raise PyptoxError(f"`{name}` cannot be warmed; {self._why_not(name)}")
             if anchor not in self.anchors:
                 raise PyptoxError(f"`{anchor}` is no kind of task; there are {', '.join(self.anchors)}")
-            scopes.append(Scope(weights, anchor, int(contexts or 1)))
+            scopes.append(WarmScope(weights, anchor, int(contexts or 1)))
         return tuple(scopes)
 
     def _why_not(self, name: str) -> str:
@@ -147,7 +147,7 @@ def candidates(base: Timeline, graph: Graph | None) -> Candidates:
             for lack, (task, _, _) in zip(lacks, uses, strict=True)
         )
         found = float(np.mean([base.record.memory[task, 0] for task, _, _ in uses]))
-        one = Candidate(name, tuple((task, regions) for task, regions, _ in uses), size, saved, found)
+        one = WarmCandidate(name, tuple((task, regions) for task, regions, _ in uses), size, saved, found)
         if saved >= LEAST * base.makespan_us and size > 0:
             weights[name] = one
         else:

@@ -1,6 +1,6 @@
 """The outcome of a search for warms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,10 @@ from ._prefetch_candidates import Candidates, Choice, kinds_of
 
 SHOWN = 8
 """Alternatives that the text shows; the JSON has every choice."""
+
+
+ALIKE = 1e-4
+"""Share of the time by which two choices are as fast as each other."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,20 @@ class Priced:
     time_us: float
     origin: str = "search"
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Weights that it names, and warms."""
+        return sum(len(scope.weights) * scope.contexts for scope in self.choice), len(self.choice)
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.choice)) or "no warm"
+
+
+def best_of(tried: Iterable[Priced]) -> Priced:
+    """The smallest of those that are as fast as the fastest."""
+    every = list(tried)
+    least = min(one.time_us for one in every)
+    return min((one for one in every if one.time_us <= least * (1 + ALIKE)), key=lambda one: (one.size, one.time_us))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +85,7 @@ class PrefetchResult:
 
     @property
     def best(self) -> Priced:
-        """The fastest choice, of equals the one with the fewest warms; no warm where none gains."""
+        """The fastest choice, of equals the one with the fewest weights; no warm where none gains."""
         return self.tried[0]
 
     @property
@@ -166,7 +182,9 @@ class PrefetchResult:
             reason = "" if known else ": no weight is cold at its use, or large enough to matter"
             lines.append(f"warm      none pays{reason}")
         lines += ["", f"{len(self.tried)} choices priced ({self.method}); nearest alternatives"]
-        lines += [f"  {one.time_us - self.as_is_us:>+10.2f} µs  {one}: {self.why(one.choice)}" for one in self._nearest()]
+        lines += [
+            f"  {one.time_us - self.as_is_us:>+10.2f} µs  {one}: {self.why(one.choice)}" for one in self._nearest()
+        ]
         if self.candidates.resident:
             names = ", ".join(c.name for c in self.candidates.resident[:SHOWN])
             lines.append(f"already resident, or too small to matter: {names}")

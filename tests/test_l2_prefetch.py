@@ -41,7 +41,8 @@ def test_gains_are_within_a_factor_of_two(published):
 def test_anchors_and_sets_are_in_the_published_order(published):
     for names in (("l2_anchor_q", "l2_anchor_kv", "l2_anchor_rms"), ("l2_set_woa_wob", "l2_set_woa", "l2_set_wob")):
         measured, predicted = ([published[name][key] for name in names] for key in ("measured", "predicted"))
-        assert measured == sorted(measured) and predicted == sorted(predicted)
+        assert measured == sorted(measured)
+        assert predicted == sorted(predicted)
 
 
 def test_streams_and_spans_are_near(published):
@@ -73,10 +74,12 @@ def test_one_context_beats_two_and_half_of_l2_beats_more_than_it(tmp_path):
 
 def test_rows_that_state_too_little_say_why(published, tmp_path):
     left = {row["id"]: row["reason"] for row in published.values() if not row["covered"]}
-    assert "older runtime" in left["l2_963_e2e"] and "stalls" in left["l2_spike_20"]
+    assert "older runtime" in left["l2_963_e2e"]
+    assert "stalls" in left["l2_spike_20"]
     assert all(left.values())
     found = answers(tmp_path, "a,g,,,nothing known,,,,,,,,-3,,,,p50,,", "b,g,,,wo_a,,,,,,,,,,,,p50,,")
-    assert "no set of weights" in found["a"]["reason"] and "no difference" in found["b"]["reason"]
+    assert "no set of weights" in found["a"]["reason"]
+    assert "no difference" in found["b"]["reason"]
 
 
 def test_a_row_is_read_in_its_order_and_at_its_anchor():
@@ -84,7 +87,8 @@ def test_a_row_is_read_in_its_order_and_at_its_anchor():
     assert rows.plan_of(row) == ((("wo_b", "wo_a"), "rms_norm", 1),)
     over = {"warm_set": "o-proj plus second warm of q/kv projection at layer entry", "group": "over_warming"}
     assert rows.plan_of(over) == ((("wo_a", "wo_b"), "q_b", 1), (("wqkv_a", "wq_b"), "hc_pre", 1))
-    assert rows._numbers("+625..+673 relative") == [625.0, 673.0] and rows._numbers("247-258") == [247.0, 258.0]
+    assert rows._numbers("+625..+673 relative") == [625.0, 673.0]
+    assert rows._numbers("247-258") == [247.0, 258.0]
 
 
 @pytest.fixture(scope="module")
@@ -93,44 +97,61 @@ def step():
 
 
 def test_the_search_gains_at_least_what_the_best_published_choice_does(step):
-    found = autotune.prefetch(step, budget=40)
+    found = autotune.prefetch(step, budget=100)
     best = autotune.prefetch(step, choices=["wo_a,wo_b@q_b"])
     assert found.gain_us >= best.gain_us > 500
-    assert len(found.tried) <= 41
+    assert len(found.tried) <= 101
     text = str(found)
-    assert "of L2" in text and "nearest alternatives" in text
+    assert "of L2" in text
+    assert "nearest alternatives" in text
 
 
 def test_published_losers_are_explained(step):
-    found = autotune.prefetch(step, choices=["wo_a,wo_b@q_b", "wo_a,wo_b@q_b/2", "wo_a,wo_b,w1,w3@q_b", "wo_a,wo_b@rms_norm"])
+    found = autotune.prefetch(
+        step, choices=["wo_a,wo_b@q_b", "wo_a,wo_b@q_b/2", "wo_a,wo_b,w1,w3@q_b", "wo_a,wo_b@rms_norm"]
+    )
     why = {str(one): found.why(one.choice) for one in found.tried}
-    assert "too big" in why["wo_a,wo_b,w1,w3@q_b"] and "contends with" in why["wo_a,wo_b,w1,w3@q_b"]
+    assert "too big" in why["wo_a,wo_b,w1,w3@q_b"]
+    assert "contends with" in why["wo_a,wo_b,w1,w3@q_b"]
     assert "too late" in why["wo_a,wo_b@q_b/2"]
     assert "holds a vector core that norm_apply waits for" in why["wo_a,wo_b@rms_norm"]
     margins = {m.weights: m for m in found.margins(found.best.choice)}
-    assert set(margins) == {"wo_a", "wo_b"} and margins["wo_a"].found > 0.4
+    assert set(margins) == {"wo_a", "wo_b"}
+    assert margins["wo_a"].found > 0.4
 
 
 def test_a_search_is_never_worse_than_no_warm_and_says_what_is_resident(step):
     found = autotune.prefetch(step, repeated=True, choices=[])
-    assert found.gain_us == 0.0 and found.best.choice == ()
+    assert found.gain_us == 0.0
+    assert found.best.choice == ()
     small = chip.Memory.of([9.0, 4.0], [0.0, 9.0], [0.0] * 2, regions=[2**20], uses=[[(0, 1.0)], [(0, 1.0)]])
     work = chip.Workload.of(["AIC"] * 2, [24] * 2, [9.0, 9.0], [[], [0]], names=["t0 up", "t1 down"], memory=small)
     found = autotune.prefetch(work)
-    assert found.gain_us == 0.0 and "none pays" in str(found)
+    assert found.gain_us == 0.0
+    assert "none pays" in str(found)
     assert [c.name for c in found.candidates.resident] == ["up", "down"]
 
 
 def test_every_choice_of_one_warm_is_tried_where_they_are_few():
     memory = chip.Memory.of(
-        [9.0, 90.0, 4.0, 4.0], [0.0, 0.0, 9.0, 9.0], [0.0] * 4, regions=[2**22] * 2, uses=[[], [], [(0, 1.0)], [(1, 1.0)]]
+        [9.0, 90.0, 4.0, 4.0],
+        [0.0, 0.0, 9.0, 9.0],
+        [0.0] * 4,
+        regions=[2**22] * 2,
+        uses=[[], [], [(0, 1.0)], [(1, 1.0)]],
     )
     names = ["t0 norm", "t1 mix", "t2 up", "t3 down"]
     work = chip.Workload.of(
-        ["AIV", "AIV", "AIC", "AIC"], [1, 1, 24, 24], [9.0, 90.0, 9.0, 9.0], [[], [0], [1], [2]], names=names, memory=memory
+        ["AIV", "AIV", "AIC", "AIC"],
+        [1, 1, 24, 24],
+        [9.0, 90.0, 9.0, 9.0],
+        [[], [0], [1], [2]],
+        names=names,
+        memory=memory,
     )
     found = autotune.prefetch(work)
-    assert found.method == "exhaustive" and found.gain_us > 5
+    assert found.method == "exhaustive"
+    assert found.gain_us > 5
     assert all(one.time_us >= found.best.time_us for one in found.tried)
 
 

@@ -36,9 +36,9 @@ from ._simulate import makespan as makespan
 from ._simulate import simulate as simulate
 from ._timeline import StaticPath as StaticPath
 from ._timeline import Timeline as Timeline
-from ._what_if import Move as Move
-from ._what_if import WhatIf as WhatIf
 from ._warm import Sdma as Sdma
 from ._warm import Warms as Warms
+from ._what_if import Move as Move
+from ._what_if import WhatIf as WhatIf
 from ._what_if import what_if as what_if
 from ._workload import Workload as Workload

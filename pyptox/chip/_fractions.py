@@ -163,7 +163,8 @@ def _found(timeline: "Timeline") -> dict[int, _Form]:
     from ._oracle import _Sharing
 
     work, times, memory = timeline.workload, timeline.times, timeline.workload.memory
-    assert memory is not None and memory.warms is not None
+    assert memory is not None
+    assert memory.warms is not None
     warms = memory.warms
     cold_us, hit_us, *_ = warms.constants()
     sharing = _Sharing(work, memory, timeline.repeated)

@@ -1,5 +1,6 @@
 """When what warms bring has landed, against when it is needed; and what warms save and cost each task."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -128,7 +129,7 @@ def effects(timeline: "Timeline") -> Iterator[Effect]:
 
 def _crossed(knots: list, context: int, goal: float, otherwise: float) -> float:
     """When a context had done ``goal``: between two knots it goes on evenly."""
-    for (before, was), (after, now) in zip(knots, knots[1:], strict=False):
+    for (before, was), (after, now) in itertools.pairwise(knots):
         if was[context] < goal <= now[context]:
             return before + (after - before) * (goal - was[context]) / (now[context] - was[context])
     return otherwise

@@ -218,7 +218,9 @@ class _Machine:
             duration = duration - on_grid((duration - m.resident[task]) * found)
             moves = m.hbm[task] * (1.0 - found), m.l2[task], m.resident[task], m.together[task]
         given = upcoming.time, upcoming.ready, upcoming.slot, upcoming.unit, t.flags[task]
-        return Event(task, t.shapes[task], t.blocks[task], duration, *given, *moves, stream if self.sdma else None)
+        return Event(
+            task, t.shapes[task], t.blocks[task], duration, *given, *moves, stream=stream if self.sdma else None
+        )
 
     def looked_up(
         self, carry: _Carry, task: jax.Array, begins: jax.Array, time: jax.Array
@@ -263,8 +265,8 @@ class _Machine:
         more = jnp.where(uses, 0.0, length(self.memory.size[region], before, fraction, self.sdma))
         place = stream.done[context] + stream.left[context] + total
         values = jnp.where(uses, 1.0, before), jnp.where(uses, 1.0, jnp.maximum(fraction, before)), place, more
-        columns = (column.at[region].set(value) for column, value in zip(w[:4], values, strict=True))
-        return Warmed(*columns, w.context.at[region].set(jnp.maximum(context, 0))), more
+        values = *values, jnp.maximum(context, 0)
+        return Warmed(*(column.at[region].set(value) for column, value in zip(w, values, strict=True))), more
 
     def outcome(self, s: Small, event: Event, kind: jax.Array, at: jax.Array) -> Outcome:
         """The switch over kinds of events."""

@@ -97,7 +97,7 @@ class Memory:
 
     def columns(self) -> dict[str, Sequence]:
         """What has a row for every task."""
-        columns = {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
+        columns: dict[str, Sequence] = {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
         return columns if self.warms is None else columns | {"warms": self.warms.targets}
 
     def taken(self, rows: Sequence[int], scale: np.ndarray) -> "Memory":

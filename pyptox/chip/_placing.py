@@ -57,9 +57,9 @@ def with_warms(
     for warm in warms:
         if warm.anchor is not None and not 0 <= warm.anchor < work.tasks:
             raise PyptoxError(f"`anchor` must be a task, 0 to {work.tasks - 1}; got {warm.anchor}")
-    chosen = sorted(range(len(warms)), key=lambda n: -1 if warms[n].anchor is None else warms[n].anchor)
-    at = [0 if warms[n].anchor is None else warms[n].anchor + 1 for n in chosen]
-    added = [warms[n] for n in chosen]
+    behind = [0 if warm.anchor is None else warm.anchor + 1 for warm in warms]
+    chosen = sorted(range(len(warms)), key=behind.__getitem__)
+    at, added = [behind[n] for n in chosen], [warms[n] for n in chosen]
     sdma = sdma or (Sdma() if memory.warms is None else memory.warms.sdma)
     places = (np.arange(work.tasks) + np.searchsorted(at, np.arange(work.tasks), side="right")).tolist()
     issue = [float(on_grid(sdma.issue_us)) * (w.segments or len(w.regions)) for w in added]

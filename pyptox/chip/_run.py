@@ -126,8 +126,8 @@ def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
     resident, hbm, l2, together = times
     region, share = _padded(region, uses, 0, np.int32), _padded(share, uses, 0.0, np.float64)
     size, distance = _padded(m.regions, regions, 1.0, np.float64), _padded(distance, regions, np.inf, np.float64)
-    moved = Memory(resident, hbm, l2, together, pointers, region, share, size, distance, np.float64(m.capacity), context, sdma)
-    return moved
+    moved = resident, hbm, l2, together, pointers, region, share, size, distance
+    return Memory(*moved, np.float64(m.capacity), context, sdma)
 
 
 def _four_times(tasks: int, count: int) -> int:

@@ -25,7 +25,7 @@ _SOURCES = {
     "hit_byte_us": f"{_DOC}: 2.9 TB/s where a benchmark loop finds what it left",
     "shared_byte_us": f"{_DOC}: 100.7 MB by two contexts in 660.2 µs, 250 of them their start-up",
     "startup_us": f"{_DOC}: about 250 µs for each of several parallel streams",
-    "issue_us": "hw-native-sys/pypto-lib PR #963 (d1bf5399): about 20 µs for a warm inside its segment, whatever its size",
+    "issue_us": "hw-native-sys/pypto-lib PR #963 (d1bf5399): about 20 µs a warm in its segment, whatever its size",
 }
 
 
@@ -78,8 +78,8 @@ class Warms:
     """Which tasks are warms.
 
     Attributes:
-        targets: of each task the regions that it warms, in order, each with the fraction of it, 0 to 1; empty for a task
-            that is none.
+        targets: of each task the regions that it warms, in order, each with the fraction of it, 0 to 1; empty for
+            others.
         context: of each task, 0 on; -1 for a task that is none.
         hbm_byte_us: what HBM takes for a byte: a stream asks for ``hbm_byte_us / byte_us`` of it.
         sdma: what they cost.
@@ -123,7 +123,7 @@ class Warms:
     @property
     def asks(self) -> tuple[float, float]:
         """Shares of HBM that one stream asks for, and several together."""
-        return tuple(_rounded(self.hbm_byte_us / per) for per in (self.sdma.byte_us, self.sdma.shared_byte_us))
+        return _rounded(self.hbm_byte_us / self.sdma.byte_us), _rounded(self.hbm_byte_us / self.sdma.shared_byte_us)
 
     def constants(self) -> tuple[float, ...]:
         """µs a byte from HBM and from L2, the start-up, how much slower contexts are together, and :attr:`asks`."""

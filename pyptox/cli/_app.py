@@ -437,11 +437,15 @@ def rings(
 
 @app.command()
 def prefetch(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME, or decode_step: a coarse DeepSeek V4.")],
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME, or decode_step: a coarse DeepSeek V4.")
+    ],
     sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
     choice: Annotated[
         list[str] | None,
-        typer.Option(help="Price this one: WEIGHTS@ANCHOR, wo_a,wo_b@q_b; /2 over two contexts, + before another warm."),
+        typer.Option(
+            help="Price this one: WEIGHTS@ANCHOR, wo_a,wo_b@q_b; /2 over two contexts, + before another warm."
+        ),
     ] = None,
     budget: Annotated[int, typer.Option(help="Choices that the search prices at most.")] = 200,
     repeated: Annotated[

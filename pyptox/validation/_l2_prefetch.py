@@ -137,8 +137,7 @@ def _anchor(row: Row, otherwise: str) -> str:
 
 
 def _assumed(row: Row) -> tuple[str, ...]:
-    told = ("stages and what they stream", *(() if text(row, "anchor") else ("the anchor",)))
-    return told
+    return ("stages and what they stream", *(() if text(row, "anchor") else ("the anchor",)))
 
 
 def _step(row: Row) -> Asked:

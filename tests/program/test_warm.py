@@ -1,5 +1,7 @@
 """Warms in programs: they change no value, and what cannot be warmed is refused with the reason."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,7 +61,8 @@ def test_a_program_with_a_warm_is_simulated_with_its_bytes():
 def test_what_cannot_be_warmed_is_refused_with_the_reason():
     refused(lambda x, w, n, y: pp.warm(y, deps=[y]), match="made by task t0")
     refused(lambda x, w, n, y: pp.warm(w[:, :, :128]), match="without gaps")
-    refused(lambda x, w, n, y: pp.warm(px.control([3])), match="chosen by data")
+    chosen: Any = px.control([3])
+    refused(lambda x, w, n, y: pp.warm(chosen), match="chosen by data")
     refused(lambda x, w, n, y: pp.warm(), match="got none")
     refused(lambda x, w, n, y: pp.warm(w, context=9), match="`context` must be 0 to 3")
     refused(lambda x, w, n, y: pp.warm(w, deps=[n]), match="`deps` expects tasks")
