@@ -2,11 +2,14 @@
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write ``content`` (text as UTF-8) so that a reader finds the old file or the new one, never a part.
+def write_whole(path: str | os.PathLike[str], content: str | bytes | Iterable[bytes | memoryview]) -> None:
+    """Write ``content`` so that a reader finds the old file or the new one, never a part.
+
+    Text is written as UTF-8; pieces of bytes one after the other.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -23,7 +26,10 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # as the umask has it, like any new file
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            if isinstance(content, str | bytes):
+                content = [content.encode() if isinstance(content, str) else content]
+            for piece in content:
+                file.write(piece)
         os.replace(draft, path)
     except BaseException:
         os.unlink(draft)
