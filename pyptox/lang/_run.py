@@ -19,7 +19,7 @@ from .._errors import KernelError
 from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
-from ._record import Recorder, tensors_with_shapes
+from ._record import Loop, Recorder, tensors_with_shapes
 from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
@@ -169,18 +169,29 @@ def _inside(shape, rows, columns):
 
 
 def _padding(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> dict:
-    """How far past its end each tensor may be sliced: the largest tile of each axis that is walked."""
+    """How far past its end a slice of each tensor may reach, along each axis."""
     recorder = Recorder.of_integers(kernel, specs, values, hardware)
+    last = {axis: int(extent) - 1 for axis, extent in zip(recorder.axes, recorder.extents, strict=True)}
     padding = {name: [0] * len(spec.shape) for name, spec in specs.items()}
     for access in recorder.accesses():
-        tensor, shape = access.tensor, access.shape
-        reach = [
-            # an axis that is read from its start on needs no more than what the tile has beyond it
-            int(size) if isinstance(offset, Index) or offset else max(int(size) - extent, 0)
-            for size, offset, extent in zip(shape, access.offsets, specs[tensor.name].shape, strict=True)
-        ]
-        padding[tensor.name] = [max(pair) for pair in zip(padding[tensor.name], reach, strict=True)]
+        if access.instruction.by_row:  # picked element by element
+            continue
+        name, around = access.tensor.name, last | _last_iterations(access.loops)
+        for axis, (size, offset) in enumerate(zip(access.shape, access.offsets, strict=True)):
+            extent = specs[name].shape[axis]
+            # what data decides may start anywhere; a slice of one element is clamped, and holds nothing valid
+            start = extent if size > 1 else extent - 1
+            if not isinstance(offset, Index):
+                start = int(offset)
+            elif all(isinstance(variable, Axis) and variable in around for variable, _ in offset.terms):
+                start = int(offset.constant) + sum(max(int(f) * around[v], 0) for v, f in offset.terms)
+            padding[name][axis] = max(padding[name][axis], start + int(size) - extent)
     return padding
+
+
+def _last_iterations(loops: Sequence[Loop]) -> dict[Any, int]:
+    """The last index of each loop whose trip count does not come from data."""
+    return {loop.axis: int(loop.count) - 1 for loop in loops if not loop.may_be_empty}
 
 
 @functools.lru_cache(maxsize=256)

@@ -57,7 +57,7 @@ class Program:
     ) -> tuple[Recording, tuple[Tensor, ...]]:
         """Everything that the function submits, and the tensors that it returns."""
         recording = Recording(hardware or a2a3())
-        arguments = [recording.buffer(n, specs[n].shape, specs[n].dtype, None) for n in self.tensors]
+        arguments = [recording.argument(n, specs[n]) for n in self.tensors]
         with recording_as(recording):
             result = self.function(*arguments)
         results = result if isinstance(result, tuple) else (result,)
