@@ -44,9 +44,18 @@ class Model:
         dtype: ``bf16``, ``fp32`` or ``a8w8``.
         variant: the decode program's choices.
         context: most tokens of a request.
+        whole: layers are jitted as a whole (see :func:`pyptox.program.run`).
     """
 
-    def __init__(self, weights: Weights, variant: Variant | str = "device-sampling", context: int | None = None):
+    def __init__(
+        self,
+        weights: Weights,
+        variant: Variant | str = "device-sampling",
+        context: int | None = None,
+        *,
+        whole: bool = True,
+    ):
+        self.whole = whole
         self.config, self.dtype = weights.config, weights.dtype
         self.variant = variant_named(variant) if isinstance(variant, str) else variant
         limit = self.config.context
@@ -179,14 +188,15 @@ class Model:
         tokens, positions = (np.pad(x, (0, missing)).astype(np.int32) for x in (tokens, position))
         rope = self._rope(cache.table.shape[1] * PAGE)
         inputs = tokens, positions, self.embedding, rope, self._input_norms[0]
-        residual, turns, *scaled = pp.run(embed_program(*kind), *inputs)
+        run = functools.partial(pp.run, whole=self.whole)
+        residual, turns, *scaled = run(embed_program(*kind), *inputs)
         carried = [residual, *scaled]
         gains = [*self._input_norms[1:], self.final_norm]
         for weights, gain, caches in zip(self.layers, gains, cache.layers, strict=True):
             inputs = (*carried, gain, turns, *rows, *weights, *caches)
-            *carried, caches[0], caches[1] = pp.run(layer_program(*kind), *inputs, donate=CACHES)
+            *carried, caches[0], caches[1] = run(layer_program(*kind), *inputs, donate=CACHES)
         base = np.zeros(1, np.int32)
-        results = pp.run(head_program(*kind), *carried, self.final_norm, self.head, rows[-1], base)
+        results = run(head_program(*kind), *carried, self.final_norm, self.head, rows[-1], base)
         return results if variant.sampling else (results,)
 
     @functools.cached_property
@@ -211,6 +221,7 @@ def from_pretrained(
     *,
     variant: Variant | str = "device-sampling",
     context: int | None = None,
+    whole: bool = True,
 ) -> Model:
     """The model of a checkpoint: ``config.json`` and safetensors, in one file or several with an index.
 
@@ -220,12 +231,13 @@ def from_pretrained(
             token), the rest as in bf16.
         variant: choices of the decode program, or the name of a step of the ladder.
         context: most tokens of a request; what the config says by default.
+        whole: each layer is jitted as a whole; or else task by task, which compiles sooner and runs slower.
 
     Raises:
         ModelError: what is not supported, a tensor that is missing or has another shape; it is named.
     """
     checked_dtype(dtype)
-    return Model(load_weights(folder, read_config(folder), dtype), variant, context)
+    return Model(load_weights(folder, read_config(folder), dtype), variant, context, whole=whole)
 
 
 def random(
@@ -235,6 +247,7 @@ def random(
     seed: int = 0,
     variant: Variant | str = "device-sampling",
     context: int | None = None,
+    whole: bool = True,
 ) -> Model:
     """A model of random weights, the same for one seed."""
-    return Model(random_weights(config, dtype, seed), variant, context)
+    return Model(random_weights(config, dtype, seed), variant, context, whole=whole)

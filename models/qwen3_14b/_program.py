@@ -5,6 +5,7 @@ key is in the cache before attention, and each row attends to as many keys as it
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,11 @@ class Normed:
     inverse: Tensor
 
 
+def _slices(count: int, step: int) -> list[slice]:
+    """Parts of ``step``, all at once where it is 0."""
+    return [slice(at, min(at + step, count)) for at in range(0, count, step)] if step else [slice(0, count)]
+
+
 class Step:
     """Builds the tasks of one variant."""
 
@@ -77,18 +83,20 @@ class Step:
     def submit(self, kernel: pl.Kernel, *inputs: Any, **values: Any) -> Any:
         return submit(kernel, *inputs, allow_early_resolve=self.variant.early, **values)
 
-    def columns(self, kernel: pl.Kernel, *inputs: Tensor, dtype: str, name: str, extra: str | None = None) -> Any:
-        """An elementwise kernel over matrices, vectors and columns of one value a row, a task for some of its columns.
+    def columns(
+        self, kernel: pl.Kernel, *inputs: Tensor, dtype: str, name: str, each: int = 0, extra: str | None = None
+    ) -> Any:
+        """An elementwise kernel over matrices, vectors and columns of one value a row.
 
-        ``extra`` is the type of a second output.
+        ``each`` columns are a task, all of them where it is 0; ``extra`` is the type of a second output.
         """
         v, (rows, width) = self.variant, inputs[0].shape
-        tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
-        if not v.vector_tiles or v.vector_tiles * v.columns >= width:
+        tile = {"m": v.rows, "n": min(each, v.columns) or v.columns, "stages": v.stages}
+        if not each or each >= width:
             return self.submit(kernel, *inputs, name=name, **tile)
         outputs = [pp.empty((rows, width), kind, name=name) for kind in (dtype, extra) if kind]
-        for at in range(0, width, v.vector_tiles * v.columns):
-            here = slice(at, min(at + v.vector_tiles * v.columns, width))
+        for at in range(0, width, each):
+            here = slice(at, min(at + each, width))
             parts = [x if x.shape[-1] == 1 else x[here] if len(x.shape) == 1 else x[:, here] for x in inputs]
             places = {title: out[:, here] for title, out in zip(kernel.outputs, outputs, strict=True)}
             self.submit(kernel, *parts, out=places, name=name, **tile)
@@ -178,8 +186,7 @@ class Step:
         return out.reshape(out.shape[0], -1), *caches
 
     def _requests(self, count: int) -> list[slice]:
-        step = self.variant.requests or count
-        return [slice(at, min(at + step, count)) for at in range(0, count, step)]
+        return _slices(count, self.variant.requests)
 
     def _fused(self, qkv, inverse, w, rows: Rows):
         c, v = self.config, self.variant
@@ -203,23 +210,33 @@ class Step:
             )
         return out, k_cache, v_cache
 
-    def _paged(self, qkv, inverse, w, rows: Rows):
+    def _prepared(self, qkv, inverse, w, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries after norm and rotation, (rows, key heads, group, size), and the caches with the new keys."""
         c, v = self.config, self.variant
-        count, half = rows.slots.shape[0] // c.key_heads, c.size // 2
-        turns = rows.turns[:, :half], rows.turns[:, half:]
-        tile = {"stages": v.stages, "epsilon": c.epsilon}
-        kernel = kernels.norm_rope(self.stored)
-        q = self.submit(
-            kernel, qkv[0].reshape(count, c.heads, c.size), inverse, w["q_norm"], *turns, name="q_norm_rope", **tile
-        )
-        k = self.submit(
-            kernel, qkv[1].reshape(count, c.key_heads, c.size), inverse, w["k_norm"], *turns, name="k_norm_rope", **tile
-        )
-        value = self.columns(kernels.scale_rows(self.stored), qkv[2], inverse, dtype=self.stored, name="v_scale")
-        k_cache, v_cache = self._cached(k, value, w, rows.slots)
-        q = q.reshape(count, c.key_heads, c.group, c.size)
-        out = pp.empty(q.shape, self.stored, name="attended")
+        count, half = rows.places.shape[0], c.size // 2
+        q = qkv[0].reshape(count, c.heads, c.size)
+        k = qkv[1].reshape(count, c.key_heads, c.size)
+        turned = [pp.empty(x.shape, self.stored, name=name) for x, name in ((q, "queries"), (k, "keys"))]
         for some in self._requests(count):
+            turns = rows.turns[some, :half], rows.turns[some, half:]
+            for x, gain, out, name in ((q, "q_norm", turned[0], "q_rope"), (k, "k_norm", turned[1], "k_rope")):
+                self.submit(
+                    kernels.norm_rope(self.stored),
+                    *(x[some], inverse[some], w[gain], *turns),
+                    out=out[some],
+                    name=name,
+                    stages=v.stages,
+                    epsilon=c.epsilon,
+                )
+        value = self.columns(kernels.scale_rows(self.stored), qkv[2], inverse, dtype=self.stored, name="v_scale")
+        caches = self._cached(turned[1], value, w, rows.slots)
+        return turned[0].reshape(count, c.key_heads, c.group, c.size), *caches
+
+    def _paged(self, qkv, inverse, w, rows: Rows):
+        v = self.variant
+        q, k_cache, v_cache = self._prepared(qkv, inverse, w, rows)
+        out = pp.empty(q.shape, self.stored, name="attended")
+        for some in self._requests(q.shape[0]):
             inputs = q[some], k_cache, v_cache, rows.table[some], rows.lengths[some]
             self.submit(
                 kernels.paged_attention, *inputs, out=out[some], name="attention", stages=v.stages, preload=v.pages
@@ -227,41 +244,27 @@ class Step:
         return out, k_cache, v_cache
 
     def _in_steps(self, qkv, inverse, w, rows: Rows):
-        c, v = self.config, self.variant
-        count = rows.slots.shape[0] // c.key_heads
-        q = self._turned(qkv[0], c.heads, w["q_norm"], inverse, rows, "q")
-        k = self._turned(qkv[1], c.key_heads, w["k_norm"], inverse, rows, "k")
-        value = qkv[2]
-        if v.deferred:
-            value = self.columns(kernels.scale_rows("fp32"), value, inverse, dtype="fp32", name="v_scale")
-        if self.stored != "fp32":
-            value = self.columns(kernels.convert(self.stored), value, dtype=self.stored, name="v_cast")
-        k_cache, v_cache = self._cached(k, value, w, rows.slots)
-        q = q.reshape(count, c.key_heads, c.group, c.size)
+        v = self.variant
+        q, k_cache, v_cache = self._prepared(qkv, inverse, w, rows)
         out = pp.empty(q.shape, self.stored, name="attended")
-        for some in self._requests(count):
+        heads = _slices(self.config.key_heads, v.heads)
+        for some, these in itertools.product(self._requests(q.shape[0]), heads):
             table, lengths = rows.table[some], rows.lengths[some]
-            scores = self.submit(kernels.paged_scores, q[some], k_cache, table, lengths, stages=v.stages)
+            keys, values = k_cache[:, these], v_cache[:, these]
+            scores = self.submit(
+                kernels.paged_scores, q[some, these], keys, table, lengths, name="scores", stages=v.stages
+            )
             weights = self.submit(
                 kernels.softmax_lengths(self.stored), scores, lengths, name="softmax", n=PAGE, stages=v.stages
             )
-            self.submit(kernels.paged_values, weights, v_cache, table, lengths, out=out[some], stages=v.stages)
+            self.submit(
+                kernels.paged_values,
+                *(weights, values, table, lengths),
+                out=out[some, these],
+                name="values",
+                stages=v.stages,
+            )
         return out, k_cache, v_cache
-
-    def _turned(self, x: Tensor, heads: int, gain: Tensor, inverse: Tensor, rows: Rows, name: str) -> Tensor:
-        """Norm, rotation and cast of heads, a kernel each."""
-        c, v, half = self.config, self.variant, self.config.size // 2
-        count = x.shape[0]
-        if v.deferred:
-            x = self.columns(kernels.scale_rows("fp32"), x, inverse, dtype="fp32", name=f"{name}_scale")
-        x = x.reshape(count * heads, c.size)
-        x = self.submit(kernels.rms_norm, x, gain, name=f"{name}_norm", epsilon=c.epsilon, stages=v.stages)
-        turns = rows.turns[:, :half], rows.turns[:, half:]
-        x = self.submit(kernels.rope, x.reshape(count, heads, c.size), *turns, name=f"{name}_rope", stages=v.stages)
-        if self.stored != "fp32":
-            flat = x.reshape(count, heads * c.size)
-            x = self.columns(kernels.convert(self.stored), flat, dtype=self.stored, name=f"{name}_cast")
-        return x
 
     def _cached(self, k: Tensor, value: Tensor, w: Mapping[str, Tensor], slots: Tensor) -> tuple[Tensor, Tensor]:
         size, caches = self.config.size, []
@@ -294,7 +297,8 @@ class Step:
         else:
             gate, up = (self.project(name, x, w, seeds, behind=behind) for name in ("gate", "up"))
             kernel = kernels.swiglu_deferred(self.input)
-            active = self.columns(kernel, gate, up, x.inverse, dtype=self.input, name="silu")
+            each = v.vector_tiles * v.gate.n
+            active = self.columns(kernel, gate, up, x.inverse, dtype=self.input, name="silu", each=each)
         x = Normed(*self.quantized(active), rows.ones)
         residual, scaled = self.add("down", x, w, seeds, residual, next_norm, behind)
         return residual, scaled, k_cache, v_cache
@@ -336,12 +340,11 @@ class Step:
             tile = {"m": v.rows, "n": plan.n, "k": plan.k, "stages": plan.stages}
             return self.submit(kernels.matmul_residual, x.x, w[name], residual, name=name, **tile), None
         product = self.project(name, x, w, seeds, behind=behind)
+        tasks = {"dtype": "fp32", "name": f"{name}_residual", "each": v.vector_tiles * plan.n}
         if v.deferred:
             kernel = kernels.residual_scale(self.input)
-            return self.columns(
-                kernel, residual, product, gain, dtype="fp32", extra=self.input, name=f"{name}_residual"
-            )
-        return self.columns(kernels.residual_add, residual, product, dtype="fp32", name=f"{name}_residual"), None
+            return self.columns(kernel, residual, product, gain, extra=self.input, **tasks)
+        return self.columns(kernels.residual_add, residual, product, **tasks), None
 
     # ----------------------------------------------------------------------------------------------- begin and end
     def embed(
@@ -468,9 +471,8 @@ def decode_program(config: Config, variant: Variant, dtype: str) -> Program:
         for first in range(0, given["tokens"].shape[0], variant.rows):
             here = slice(first, min(first + variant.rows, given["tokens"].shape[0]))
             slots = slice(here.start * config.key_heads, here.stop * config.key_heads)
-            residual, turns = step.embed(
-                given["tokens"][here], given["positions"][here], given["embedding"], given["rope"]
-            )
+            inputs = given["tokens"][here], given["positions"][here], given["embedding"], given["rope"]
+            residual, turns, scaled = step.embed(*inputs, layers[0]["input_norm"])
             ones = given["ones"][here]
             rows = Rows(turns, given["slots"][slots], *(given[n][here] for n in ("places", "table", "lengths")), ones)
             for number, w in enumerate(layers):

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ._config import ModelError
@@ -53,10 +53,11 @@ class Variant:
         name: shown.
         q, k, v, o, gate, up, down, head: how each product is cut.
         attention: one of :data:`ATTENTION`.
-        requests: requests of an attention task; 0 for all in one.
+        requests, heads: requests of an attention task, and key heads where attention is in steps; 0 for all.
         pages: pages whose scores are computed ahead of the values (``preload``), in attention of one kernel.
         columns: of a tile of the vector kernels.
-        vector_tiles: column tiles of a vector task; 0 for all in one SPMD task.
+        vector_tiles: column tiles of the product before it that a task of SwiGLU or of the residual takes; 0 for all
+            in one SPMD task.
         rows: of the cube's tiles, and of a window of the batch.
         stages: slots of the pipelines outside the products.
         mixed: products with their vector epilogue in one kernel (SwiGLU, residual); not in ``a8w8``.
@@ -74,9 +75,10 @@ class Variant:
     gate: Projection = Projection()
     up: Projection = Projection()
     down: Projection = Projection()
-    head: Projection = field(default=Projection(n=512))
+    head: Projection = Projection()
     attention: str = "fused"
     requests: int = 0
+    heads: int = 0
     pages: int = 1
     columns: int = 512
     vector_tiles: int = 0
@@ -149,14 +151,14 @@ def _ladder() -> tuple[Variant, ...]:
         steps.append(variant.replace(name=name))
         return steps[-1]
 
-    single = {"n": 64, "k": 128, "stages": 1, "tiles": 1}
+    # tiles of the first two: as in the table of kernel times (measured/kernel_task_times.csv), halved for the first
+    own = {name: {"n": 128} for name in ("k", "v", "o", "down")} | {name: {"n": 512} for name in ("gate", "up")}
     v = Variant(
-        **{name: Projection(**single) for name in PROJECTED},
-        head=Projection(n=512, k=128, stages=1, tiles=1),
+        head=Projection(stages=1, tiles=1),
         attention="steps",
         requests=1,
+        heads=1,
         pages=0,
-        columns=64,
         vector_tiles=1,
         stages=1,
         deferred=False,
@@ -164,29 +166,30 @@ def _ladder() -> tuple[Variant, ...]:
         early=False,
         sampling=False,
     )
-    v = step("task-per-iteration", v)
-    own = {name: {"n": 512} for name in ("gate", "up")}
-    v = step("own-tiles", _projections(v, {"n": 128, "k": 128}, **own).replace(columns=256))
+    small = {name: {"n": 256} for name in ("gate", "up")}
+    v = step("task-per-iteration", _projections(v, {"n": 64, "k": 128, "stages": 1, "tiles": 1}, **small))
+    v = step("own-tiles", _projections(v, {"n": 256}, **own).replace(heads=2))
     v = step(
         "pipelined",
         _projections(v, {"stages": 2}).replace(stages=2, head=dataclasses.replace(v.head, stages=2)),
     )
-    wide = {name: {"n": 512} for name in ("gate", "up")}
-    v = step("aligned", _projections(v, {"n": 256, "k": 256}, **wide).replace(head=Projection(n=512, tiles=1)))
+    aligned = {name: {"n": 256} for name in own if name not in ("gate", "up")}
+    v = step("aligned", _projections(v, {"k": 256}, **aligned).replace(head=Projection(tiles=1)))
     v = step(
         "spmd",
-        _projections(v, {"tiles": 0}).replace(requests=0, head=Projection(n=512)),
+        _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection()),
     )
-    v = step("mixed", v.replace(mixed=True))
+    v = step("mixed", _projections(v, {}, gate={"n": 256}).replace(mixed=True))
     v = step("fused-attention", v.replace(attention="fused", pages=1))
     v = step("deferred-norm", v.replace(deferred=True))
-    split = {name: {"n": 512, "k": 256, "splits": 5} for name in "qkvo"}
-    down = {"n": 512, "k": 256, "splits": 17}
-    v = step("split-k", _projections(v, {}, **split, down=down).replace(mixed=False))
+    narrow = {name: {"n": 512, "splits": 5} for name in "qkvo"}
+    wide = {name: {"n": 1024, "k": 64, "splits": 5} for name in ("gate", "up")}
+    down = {"n": 1024, "k": 64, "splits": 17}
+    v = step("split-k", _projections(v, {}, **narrow, **wide, down=down).replace(mixed=False, vector_tiles=1))
     v = step("funnelled", v.replace(funnel=True))
     v = step("early-dispatch", v.replace(early=True))
     v = step("disjoint-spmd", v.replace(vector_tiles=0))
-    v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}))
+    v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}, o={"wave": 5}))
     step("device-sampling", v.replace(sampling=True))
     return tuple(steps)
 

@@ -24,9 +24,10 @@ def run(
     *arrays: Any,
     order: Sequence[int] | None = None,
     donate: Sequence[str] = (),
+    whole: bool = True,
     hardware: Hardware | None = None,
 ) -> Any:
-    """What the program returns, in the stored types; jitted as a whole.
+    """What the program returns, in the stored types.
 
     Args:
         program: a program.
@@ -35,6 +36,8 @@ def run(
         order: the tasks in the order in which they take effect; that of submission by default.
         donate: arguments whose memory the results may take, a cache that is updated in place say; these arrays are
             gone afterwards.
+        whole: jitted as a whole; or else task by task, which compiles a kernel once for all tasks alike: sooner for
+            many tasks, slower afterwards, and nothing is donated.
         hardware: the chip whose staging limits apply.
 
     Raises:
@@ -43,7 +46,7 @@ def run(
     specs = tuple(_specs(program, arrays))
     kinds = tuple(s if s.values is None else replace(s, values=(0,) * len(s.values)) for s in specs)
     order = None if order is None else tuple(order)
-    function, check = _compiled(program, kinds, order, _places(program, donate), hardware)
+    function, check = _compiled(program, kinds, order, _places(program, donate), whole, hardware)
     check(specs)
     results = function(*map(_array, arrays))
     return results[0] if len(results) == 1 else results
@@ -55,6 +58,7 @@ def _compiled(
     specs: tuple[Spec, ...],
     order: tuple[int, ...] | None,
     donate: tuple[int, ...],
+    whole: bool,
     hardware: Hardware | None,
 ) -> tuple[Callable[..., tuple], Callable[[Sequence[Spec]], None]]:
     """The program on arguments of these specs, its tasks in ``order``; compiled at the first call.
@@ -63,7 +67,12 @@ def _compiled(
     """
     recorded = graph(program, *specs, hardware=hardware)
     order = tuple(range(len(recorded.tasks))) if order is None else _permitted(recorded, order)
-    function = jax.jit(lambda *values: _execute(recorded, values, order, hardware, False), donate_argnums=donate)
+
+    def function(*values: Any) -> tuple:
+        return _execute(recorded, values, order, hardware, False)
+
+    if whole:
+        function = jax.jit(function, donate_argnums=donate)
     return function, functools.partial(_check_control, recorded)
 
 

@@ -90,7 +90,10 @@ class Tensor:
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=offset)
 
     def reshape(self, *shape: int) -> "Tensor":
-        """The same elements in another shape; the view must be without gaps."""
+        """The same elements in another shape, one size of which may be -1; the view must be without gaps."""
+        if shape.count(-1) == 1:
+            rest = math.prod(self.shape) // math.prod(size for size in shape if size != -1)
+            shape = tuple(rest if size == -1 else size for size in shape)
         if math.prod(shape) != math.prod(self.shape):
             raise ProgramError(f"`shape` {shape} must hold the {math.prod(self.shape)} elements of {self.shape}")
         if self.strides != dense_strides(self.shape):

@@ -163,10 +163,15 @@ def test_a_control_argument_takes_other_values_without_compiling_again():
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(pp.reference(shared_out, x, w, px.control(rows)), expected, rtol=1e-12)
         kinds = px.spec(x.shape, "fp32"), px.spec(w.shape, "fp32"), px.control([0, 0, 0])
-        function = function or _compiled(shared_out, kinds, None, (), None)[0]
+        function = function or _compiled(shared_out, kinds, None, (), True, None)[0]
         assert function._cache_size() == 1  # type: ignore[attr-defined]
     with pytest.raises(px.KernelError, match="sum to 9"):
         pp.run(shared_out, x, w, px.control([4, 4, 1]))
+
+
+def test_task_by_task_is_the_same():
+    mlp, inputs = _mlp(), _inputs(5, 96, 160)
+    np.testing.assert_allclose(pp.run(mlp, *inputs, whole=False), pp.run(mlp, *inputs), rtol=1e-6, atol=1e-6)
 
 
 def test_views_of_a_control_argument():
