@@ -1,5 +1,7 @@
 """Kernels of a decode layer against NumPy in float64."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def test_norm_and_rotation_of_heads():
 def test_products_in_the_type_of_the_accumulator(dtype):
     a, b = _normal(5, 100, dtype=dtype), _normal(100, 72, dtype=dtype)
     expected = np.asarray(a, np.float64) @ np.asarray(b, np.float64)
-    tile = {"m": 16, "n": 32, "k": 64}
+    tile: dict[str, Any] = {"m": 16, "n": 32, "k": 64}
     assert px.run(k.matmul_wide, a, b, **tile).dtype == np.float32
     _check(k.matmul_wide, [a, b], expected, **tile)
     _check(k.matmul_wide_nt, [a, np.ascontiguousarray(b.T)], expected, **tile)

@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +63,9 @@ class Model:
         if context is not None and not (isinstance(context, int) and 0 < context <= limit):
             raise ModelError(f"`context` must be 1 to {limit}, what the model was made for; got {context!r}")
         self.context = context or limit
-        put = functools.cache(lambda identity: jnp.asarray(arrays[identity]))  # a tied head is the embedding itself
-        arrays = {id(array): array for array in (weights.embedding, weights.head)}
-        self.embedding, self.head = put(id(weights.embedding)), put(id(weights.head))
+        self.embedding = jnp.asarray(weights.embedding)
+        tied = weights.head is weights.embedding
+        self.head = self.embedding if tied else jnp.asarray(weights.head)
         self.final_norm = jnp.asarray(weights.final_norm)
         names = tuple(layer_arguments(self.config, self.dtype))
         self.layers = [[jnp.asarray(layer[name]) for name in names] for layer in weights.layers]
@@ -89,16 +90,19 @@ class Model:
         logits = self._read(tokens.reshape(-1), request, position, cache)
         return np.concatenate(list(logits)).reshape(batch, length, -1)
 
-    def generate(self, token_ids: Any, steps: int, *, lengths: Sequence[int] | None = None) -> np.ndarray:
+    def generate(
+        self, token_ids: Any, steps: int, *, lengths: Sequence[int] | None = None, with_logits: bool = False
+    ) -> Any:
         """Greedy continuations; the lowest token on ties.
 
         Args:
             token_ids: int [batch, length], the prompts.
             steps: tokens to generate for each.
             lengths: tokens of each prompt, where they differ; what follows them is not read.
+            with_logits: also the logits that each token was taken from.
 
         Returns:
-            int32 [batch, steps].
+            int32 [batch, steps]; with logits a pair of it and float32 [batch, steps, vocabulary].
 
         Raises:
             ModelError: as :meth:`logits`; lengths that do not fit.
@@ -111,19 +115,38 @@ class Model:
         if counts.shape != (batch,) or counts.dtype.kind not in "iu" or counts.min() < 1 or counts.max() > width:
             raise ModelError(f"`lengths` must be {batch} integers from 1 to {width}; got {lengths!r}")
         cache = self._cache(batch, int(counts.max()) + int(steps) - 1)
-        inside = np.arange(width) < counts[:, None]
-        request, position = np.nonzero(inside)
-        last = position == counts[request] - 1
-        current = np.zeros(batch, np.int32)
+        request, position = np.nonzero(np.arange(width) < counts[:, None])
+        ends = np.cumsum(counts) - 1  # where each prompt's last token is among the rows
+        first = np.empty((batch, self.config.vocabulary), np.float32)
         reached = 0
-        for logits in self._read(tokens[inside], request, position, cache):
-            chosen = np.flatnonzero(last[reached : reached + len(logits)])
-            current[request[reached + chosen]] = logits[chosen].argmax(-1)
+        for logits in self._read(tokens[request, position], request, position, cache):
+            (here,) = np.nonzero((ends >= reached) & (ends < reached + len(logits)))
+            first[here] = logits[ends[here] - reached]
             reached += len(logits)
-        made = [current]
+        made, seen = [first.argmax(-1).astype(np.int32)], [first]
         for step in range(int(steps) - 1):
-            made.append(self._next(made[-1], counts + step, cache))
-        return np.stack(made, axis=1)
+            token, logits = self._next(made[-1], counts + step, cache, with_logits)
+            made.append(token)
+            seen.append(logits)
+        return (np.stack(made, 1), np.stack(seen, 1)) if with_logits else np.stack(made, 1)
+
+    def step_times_us(self, batch: int, context: int, *, rounds: int, warmup: int = 1) -> Iterator[float]:
+        """Wall times of decode steps of ``batch`` requests with ``context`` keys, one more at each, in µs.
+
+        The cache holds zeros, which take as long as anything. The first call of the warm-up compiles.
+
+        Raises:
+            ModelError: no request, or more keys than the context.
+        """
+        if batch < 1 or context < 1:
+            raise ModelError(f"`batch` and `context` must be at least 1; got {batch} and {context}")
+        cache = self._cache(batch, context + rounds + warmup)
+        tokens = np.arange(batch, dtype=np.int32) % self.config.vocabulary
+        for number in range(warmup + rounds):
+            begin = time.perf_counter()
+            tokens, _ = self._next(tokens, np.full(batch, context - 1 + number), cache, False)
+            if number >= warmup:
+                yield (time.perf_counter() - begin) * 1e6
 
     # ------------------------------------------------------------------------------------------------------ helpers
     def _tokens(self, token_ids: Any) -> np.ndarray:
@@ -158,16 +181,19 @@ class Model:
             count = len(tokens[here])
             yield np.asarray(self._window(variant, size, tokens[here], request[here], position[here], cache)[0])[:count]
 
-    def _next(self, tokens: np.ndarray, position: np.ndarray, cache: Cache) -> np.ndarray:
-        """One decode step of the whole batch, window by window."""
-        size, found = self.variant.rows, []
+    def _next(
+        self, tokens: np.ndarray, position: np.ndarray, cache: Cache, with_logits: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One decode step of the whole batch, window by window: tokens, and logits if asked for."""
+        size, found, seen = self.variant.rows, [], []
         for first in range(0, len(tokens), size):
             here = slice(first, first + size)
             request = np.arange(len(tokens))[here]
-            results = self._window(self.variant, size, tokens[here], request, position[here], cache)
-            chosen = np.asarray(results[1])[:, 0] if self.variant.sampling else np.asarray(results[0]).argmax(-1)
-            found.append(chosen[: len(request)])
-        return np.concatenate(found).astype(np.int32)
+            logits, *sampled = self._window(self.variant, size, tokens[here], request, position[here], cache)
+            kept = np.asarray(logits)[: len(request)] if with_logits or not sampled else np.zeros((0, 0), np.float32)
+            found.append(np.asarray(sampled[0])[: len(request), 0] if sampled else kept.argmax(-1))
+            seen.append(kept)
+        return np.concatenate(found).astype(np.int32), np.concatenate(seen)
 
     def _window(
         self, variant: Variant, size: int, tokens: np.ndarray, request: np.ndarray, position: np.ndarray, cache: Cache
@@ -197,7 +223,7 @@ class Model:
             *carried, caches[0], caches[1] = run(layer_program(*kind), *inputs, donate=CACHES)
         base = np.zeros(1, np.int32)
         results = run(head_program(*kind), *carried, self.final_norm, self.head, rows[-1], base)
-        return results if variant.sampling else (results,)
+        return results if isinstance(results, tuple) else (results,)
 
     @functools.cached_property
     def _frequencies(self) -> np.ndarray:

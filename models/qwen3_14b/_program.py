@@ -474,7 +474,8 @@ def decode_program(config: Config, variant: Variant, dtype: str) -> Program:
             inputs = given["tokens"][here], given["positions"][here], given["embedding"], given["rope"]
             residual, turns, scaled = step.embed(*inputs, layers[0]["input_norm"])
             ones = given["ones"][here]
-            rows = Rows(turns, given["slots"][slots], *(given[n][here] for n in ("places", "table", "lengths")), ones)
+            places, table, lengths = (given[name][here] for name in ("places", "table", "lengths"))
+            rows = Rows(turns, given["slots"][slots], places, table, lengths, ones)
             for number, w in enumerate(layers):
                 after = layers[number + 1]["input_norm"] if number + 1 < config.layers else given["norm"]
                 residual, scaled, *caches = step.layer(residual, scaled, w, after, rows)

@@ -80,7 +80,7 @@ class Variant:
     requests: int = 0
     heads: int = 0
     pages: int = 1
-    columns: int = 512
+    columns: int = 256
     vector_tiles: int = 0
     rows: int = 16
     stages: int = 2
@@ -173,16 +173,15 @@ def _ladder() -> tuple[Variant, ...]:
         "pipelined",
         _projections(v, {"stages": 2}).replace(stages=2, head=dataclasses.replace(v.head, stages=2)),
     )
-    aligned = {name: {"n": 256} for name in own if name not in ("gate", "up")}
-    v = step("aligned", _projections(v, {"k": 256}, **aligned).replace(head=Projection(tiles=1)))
+    v = step("aligned", _projections(v, {"n": 256, "k": 256}).replace(head=Projection(tiles=1)))
     v = step(
         "spmd",
         _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection()),
     )
-    v = step("mixed", _projections(v, {}, gate={"n": 256}).replace(mixed=True))
+    v = step("mixed", v.replace(mixed=True))
     v = step("fused-attention", v.replace(attention="fused", pages=1))
     v = step("deferred-norm", v.replace(deferred=True))
-    narrow = {name: {"n": 512, "splits": 5} for name in "qkvo"}
+    narrow = {name: {"n": 512, "k": 64 if name == "o" else 128, "splits": 5} for name in "qkvo"}
     wide = {name: {"n": 1024, "k": 64, "splits": 5} for name in ("gate", "up")}
     down = {"n": 1024, "k": 64, "splits": 17}
     v = step("split-k", _projections(v, {}, **narrow, **wide, down=down).replace(mixed=False, vector_tiles=1))

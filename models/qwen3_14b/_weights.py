@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
@@ -30,7 +32,7 @@ _CHECKPOINT = {
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of a model as its program takes them.
+    """The weights of a model as its program takes them, on the default device.
 
     Attributes:
         config: whose they are.
@@ -44,10 +46,10 @@ class Weights:
 
     config: Config
     dtype: str
-    embedding: np.ndarray
-    head: np.ndarray
-    final_norm: np.ndarray
-    layers: tuple[Mapping[str, np.ndarray], ...]
+    embedding: jax.Array
+    head: jax.Array
+    final_norm: jax.Array
+    layers: tuple[Mapping[str, jax.Array], ...]
 
 
 def layer_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -99,7 +101,7 @@ def load_weights(folder: str | os.PathLike[str], config: Config, dtype: str = "b
         taken.add(name)
         return found
 
-    def layer(number: int) -> dict[str, np.ndarray]:
+    def layer(number: int) -> dict[str, jax.Array]:
         place = f"model.layers.{number}"
         return dict(
             part
@@ -108,13 +110,13 @@ def load_weights(folder: str | os.PathLike[str], config: Config, dtype: str = "b
         )
 
     shape = config.vocabulary, config.hidden
-    embedding = take("model.embed_tokens.weight", shape).astype(STORED[dtype])
+    embedding = jnp.asarray(take("model.embed_tokens.weight", shape).astype(STORED[dtype]))
     if config.tied:
         taken.add("lm_head.weight")
         head = embedding
     else:
-        head = take("lm_head.weight", shape).astype(STORED[dtype])
-    final_norm = take("model.norm.weight", (config.hidden,)).astype(np.float32)
+        head = jnp.asarray(take("lm_head.weight", shape).astype(STORED[dtype]))
+    final_norm = jnp.asarray(take("model.norm.weight", (config.hidden,)).astype(np.float32))
     layers = tuple(layer(number) for number in range(config.layers))
     unknown = [name for name in tensors if name not in taken and not name.endswith("rotary_emb.inv_freq")]
     if unknown:
@@ -133,11 +135,11 @@ def random_weights(config: Config, dtype: str = "bf16", seed: int = 0) -> Weight
             row[...] = (scale * rng.standard_normal(shape[1], np.float32)).astype(made.dtype)
         return made
 
-    def gain(count: int) -> np.ndarray:
-        return (1 + 0.1 * rng.standard_normal(count, np.float32)).astype(np.float32)
+    def gain(count: int) -> jax.Array:
+        return jnp.asarray((1 + 0.1 * rng.standard_normal(count, np.float32)).astype(np.float32))
 
-    def layer() -> dict[str, np.ndarray]:
-        made: dict[str, np.ndarray] = {}
+    def layer() -> dict[str, jax.Array]:
+        made: dict[str, jax.Array] = {}
         for name, shape in layer_shapes(config).items():
             if name in NORMS:
                 made[name] = gain(shape[0])
@@ -146,22 +148,23 @@ def random_weights(config: Config, dtype: str = "bf16", seed: int = 0) -> Weight
         return made
 
     shape = config.vocabulary, config.hidden
-    embedding = normal(shape, 1.0)
-    head = embedding if config.tied else normal(shape, config.hidden**-0.5)
+    embedding = jnp.asarray(normal(shape, 1.0))
+    head = embedding if config.tied else jnp.asarray(normal(shape, config.hidden**-0.5))
     return Weights(config, dtype, embedding, head, gain(config.hidden), tuple(layer() for _ in range(config.layers)))
 
 
-def _stored(name: str, tensor: np.ndarray, dtype: str) -> Iterator[tuple[str, np.ndarray]]:
+def _stored(name: str, tensor: np.ndarray, dtype: str) -> Iterator[tuple[str, jax.Array]]:
     """A tensor of a checkpoint as the program takes it."""
     if name in NORMS:
-        yield name, tensor.astype(np.float32)
+        yield name, jnp.asarray(tensor.astype(np.float32))
         return
     yield from _quantized(name, tensor.T, dtype).items()
 
 
-def _quantized(name: str, weight: np.ndarray, dtype: str) -> dict[str, np.ndarray]:
+def _quantized(name: str, weight: np.ndarray, dtype: str) -> dict[str, jax.Array]:
+    """A projection as the program takes it, copied to the device before the next one is read."""
     if dtype != "a8w8":
-        return {name: np.ascontiguousarray(weight, dtype=STORED[dtype])}
+        return {name: jnp.asarray(np.ascontiguousarray(weight, dtype=STORED[dtype]))}
     wide = weight.astype(np.float32)
     scale = np.maximum(np.abs(wide).max(0), np.float32(1e-8)) / np.float32(127)
-    return {name: np.rint(wide / scale).astype(np.int8), f"{name}_scale": scale.astype(np.float32)}
+    return {name: jnp.asarray(np.rint(wide / scale).astype(np.int8)), f"{name}_scale": jnp.asarray(scale)}

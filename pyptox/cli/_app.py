@@ -1,6 +1,7 @@
 """Commands. Bad input is a message and exit code 2, never a traceback; ``check`` that fails exits with 1."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -415,6 +416,45 @@ def simulate(
     else:
         print(timeline)
         print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+
+
+@app.command()
+def bench(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="qwen3-14b.")],
+    batch: Annotated[int, typer.Option(help="Requests.")] = 16,
+    context: Annotated[int, typer.Option(help="Keys of each request, the new one included.")] = 3338,
+    layers: Annotated[int, typer.Option(help="Layers of the model; 1 with --ladder.")] = 0,
+    variant: Annotated[str, typer.Option(help="A step of the ladder.")] = "device-sampling",
+    config: Annotated[Path | None, typer.Option(help="A JSON file of a variant, instead of --variant.")] = None,
+    dtype: Annotated[str, typer.Option(help="bf16 or a8w8.")] = "bf16",
+    ladder: Annotated[bool, typer.Option("--ladder", help="Every step of the ladder.")] = False,
+    hardware: Chip = "a2a3",
+    as_json: Json = False,
+) -> None:
+    """Predict a decode step; with PYPTO_BENCH=1 also time it on this machine."""
+    from benchmarks import decode
+    from models.qwen3_14b import Config
+
+    from ..hardware import preset
+
+    if model != "qwen3-14b":
+        raise ValueError(f"`MODEL` must be qwen3-14b; got {model!r}")
+    chosen = decode.variant_of(variant, config)
+    if layers < 0:
+        raise ValueError(f"`--layers` must be positive; got {layers}")
+    shape, machine = Config(layers=layers or (1 if ladder else Config().layers)), preset(hardware)
+    if ladder:
+        steps = decode.ladder(config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
+        print(json.dumps([step.to_dict() for step in steps]) if as_json else decode.ladder_table(steps))
+        return
+    found = decode.predict(chosen, config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
+    result = found.to_dict()
+    lines = [str(found)]
+    if decode.asked_for():
+        times = decode.measure(chosen, config=shape, dtype=dtype, batch=batch, context=context)
+        result["run_us"] = times
+        lines.append(decode.run_lines(times, raw=bool(os.environ.get("PYPTO_BENCH_RAW"))))
+    print(json.dumps(result) if as_json else "\n".join(lines))
 
 
 def main(arguments: list[str] | None = None) -> None:
