@@ -15,7 +15,7 @@ demo: $(RUNTIME)
 	$(BIN)/pyptox tune matmul --m 16 --k 5120 --n 17408 --dtype bf16
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 parity: $(PARITY)
 	$(BIN)/python -m pytest -m parity tests/models

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from autotune import Progress
+from benchmarks.problems import problems
 from pyptox.cli import main
 from pyptox.cli._progress import progress_bar
 
@@ -35,6 +36,30 @@ def test_explain_of_grouped_matmul(capsys) -> None:
     assert sum(answer["attribution"].values()) == pytest.approx(answer["time_us"], rel=1e-5)
 
 
+def given(specs, inputs) -> list[str]:
+    """The ``--input`` options that say what ``specs`` do."""
+    sizes = {
+        name: f"{'x'.join(map(str, spec.shape))}:{spec.dtype}"
+        if spec.values is None
+        else ",".join(map(str, spec.values)) + ","
+        for name, spec in specs.items()
+    }
+    return [part for name in inputs for part in ("--input", f"{name}={sizes[name]}")]
+
+
+@pytest.mark.parametrize(("kernel", "specs"), problems(), ids=lambda value: getattr(value, "name", None))
+def test_every_kernel_has_its_sizes_on_the_command_line(capsys, tmp_path, kernel, specs) -> None:
+    sizes = given(specs, kernel.inputs)
+    code, out, _ = run(capsys, "explain", kernel.name, *sizes, "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["specs"] == {name: str(spec) for name, spec in specs.items()}
+    assert sum(answer["attribution"].values()) == pytest.approx(answer["time_us"], rel=1e-5)
+    code, out, _ = run(capsys, "trace", kernel.name, *sizes, "--out", str(tmp_path))
+    assert code in (0, 1)
+    assert "what sets the time" in out
+
+
 def test_check_passes_and_fails(capsys) -> None:
     assert run(capsys, "check", "matmul", *SIZES, "--tile", "m=16,n=128,k=256")[0] == 0
     code, out, _ = run(capsys, "check", "matmul", *SIZES, "--tile", "m=16,n=512,k=4096")
@@ -47,6 +72,16 @@ def test_check_passes_and_fails(capsys) -> None:
     [
         ["explain", "nothing", *SIZES],
         ["explain", "matmul", *SIZES, "--tile", "m"],
+        ["explain", "matmul", "--input", "a=4x5", "--input", "b"],
+        ["explain", "matmul", "--input", "a=4x5", "--input", "b=5y6"],
+        ["explain", "matmul", "--input", "a=4x5", "--input", "b=0x6"],
+        ["explain", "matmul", "--input", "a=4x5", "--input", "b=5x6:bf17"],
+        ["explain", "matmul", "--input", "a=4x5", "--input", "a=4x5"],
+        ["explain", "matmul", "--input", "a=4x5"],
+        ["explain", "gather_rows"],
+        ["explain", "top_k_groups"],
+        ["explain", "top_k_groups()", "--input", "x=4x64"],
+        ["explain", "top_k_groups(x y)", "--input", "x=4x64"],
         ["explain", "matmul", *SIZES, "--tile", "q=3"],
         ["explain", "matmul", "--m", "0", "--k", "1", "--n", "1"],
         ["explain", "matmul", *SIZES, "--hardware", "toaster"],

@@ -10,6 +10,21 @@ import typer
 
 from .. import __version__
 from .._errors import PyptoxError
+from ._options import (
+    Chip,
+    Dtype,
+    Groups,
+    Inputs,
+    Json,
+    K,
+    KernelName,
+    M,
+    N,
+    Problem,
+    Seed,
+    Sync,
+    about_a_kernel,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,21 +48,6 @@ def pyptox(
     """Predict, explain, check and tune tiled kernels on accelerators."""
 
 
-KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
-M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
-K = Annotated[int, typer.Option("--k", help="Length of the reduction, or head size of attention.")]
-N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="bf16, fp16, fp32 or int8.")]
-Chip = Annotated[str, typer.Option("--hardware", help="a2a3, 910B1 to 910B4, or a5.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Tile = Annotated[str, typer.Option("--tile", help="Tile sizes, m=16,n=256,k=256.")]
-Stages = Annotated[int | None, typer.Option("--stages", help="Slots of the pipeline.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Another parameter, name=value.")]
-Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
-Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
-
-
 def _show(result: Any, as_json: bool) -> None:
     print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)
 
@@ -55,10 +55,11 @@ def _show(result: Any, as_json: bool) -> None:
 @app.command()
 def tune(
     kernel: KernelName,
-    m: M,
-    n: N,
+    m: M = 0,
+    n: N = 0,
     k: K = 0,
     dtype: Dtype = "bf16",
+    inputs: Inputs = None,
     method: Annotated[str, typer.Option(help="auto, exhaustive, gradient, funnel, local or random.")] = "auto",
     seed: Seed = 0,
     hardware: Chip = "a2a3",
@@ -80,8 +81,7 @@ def tune(
     from ._progress import progress_bar, stopped_between_batches
 
     chosen = kernel_named(kernel)
-    specs = specs_of(chosen, m, k, n, dtype, groups)
-    inputs = [specs[name] for name in chosen.inputs]
+    specs = specs_of(chosen, m, k, n, dtype, groups, inputs or [])
     held = given_values(chosen, "", None, settings or [])
     chip, space = preset(hardware), None
     if search:
@@ -91,7 +91,7 @@ def tune(
     with progress_bar(shown=shown) as bar, stopped_between_batches(bar) as progress:
         result = autotune.tune(
             chosen,
-            *inputs,
+            *(specs[name] for name in chosen.inputs),
             hardware=chip,
             space=space,
             values=held,
@@ -109,55 +109,37 @@ def tune(
 
 
 @app.command()
+@about_a_kernel
 def explain(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     as_json: Json = False,
 ) -> None:
     """Say what one configuration costs, and why."""
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
-    _show(explain_cost(chosen, specs, values, preset(hardware), Options(warm=4, sync=sync)), as_json)
+    _show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
+@about_a_kernel
 def check(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
     from ..precision import check as compare
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip = preset(hardware)
-    verification = verify(chosen, specs, values, chip)
-    report = compare(chosen, specs, values, chip, seed=seed) if verification.passed else None
+    verification = verify(*problem, chip)
+    report = compare(*problem, chip, seed=seed) if verification.passed else None
     passed = report is not None and report.passed
     if as_json:
         precision = report.to_dict() if report else None
@@ -185,18 +167,11 @@ def _reads_as(name: str, value: float) -> str:
 
 
 @app.command()
+@about_a_kernel
 def trace(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     out: Annotated[Path, typer.Option(help="Folder for the trace, metrics and summary.")] = Path("build_output/trace"),
     compare: Annotated[Path | None, typer.Option(help="A trace of msprof or Perf-Sim to show beside.")] = None,
     what_if: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Simulate the neighbours too.")] = True,
@@ -206,13 +181,11 @@ def trace(
     from .. import trace as tracing
     from ..cost import Options
     from ..hardware import preset
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     chip, options = preset(hardware), Options(warm=4, sync=sync)
     measured = tracing.read_lanes(compare) if compare is not None else {}
-    result = tracing.trace(chosen, specs, values, chip, options)
-    changes = tracing.what_if(chosen, specs, values, chip, options) if what_if and result.complete else []
+    result = tracing.trace(*problem, chip, options)
+    changes = tracing.what_if(*problem, chip, options) if what_if and result.complete else []
     files = tracing.write(result, out)
     if as_json:
         content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
@@ -316,18 +289,11 @@ def phases(
 
 
 @app.command()
+@about_a_kernel
 def pmu(
-    kernel: KernelName,
-    m: M,
-    n: N,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
+    problem: Problem,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
-    groups: Groups = 8,
     event: Annotated[int | None, typer.Option(help="Event type; that of --compare, or 2 (busy cycles).")] = None,
     func: Annotated[int | None, typer.Option(help="The kernel's func_id; needed where a capture has several.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the prediction to this pmu.csv.")] = None,
@@ -338,11 +304,9 @@ def pmu(
     from ..cost import Options
     from ..hardware import preset
     from ..pmu import survey
-    from ._arguments import problem_of
 
-    chosen, specs, values = problem_of(kernel, m, k, n, dtype, groups, tile, stages, settings)
     options = Options(warm=4, sync=sync)
-    result = survey(chosen, specs, values, preset(hardware), options, event_type=event, func_id=func, capture=compare)
+    result = survey(*problem, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:
         result.save(out)
     _show(result, as_json)

@@ -1,6 +1,8 @@
 """From command line text to kernels, specs and parameter values."""
 
-from collections.abc import Sequence
+import ast
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import kernels
@@ -27,20 +29,41 @@ _AXES = {
 """Axes of each input by kernel. Inputs that are vectors are float32, the others have the dtype asked for."""
 
 
-def kernel_named(name: str) -> Kernel:
-    """The library kernel called ``name``."""
-    known = sorted(n for n, value in vars(kernels).items() if isinstance(value, Kernel))
-    if name not in known:
-        raise KernelError(f"`KERNEL` must be one of {', '.join(known)}; got {name!r}")
-    return vars(kernels)[name]
+def kernel_named(text: str) -> Kernel:
+    """The library kernel called so; of a family of kernels the member with these arguments, ``top_k_groups(8, 4)``."""
+    fixed = {n for n, value in vars(kernels).items() if isinstance(value, Kernel)}
+    families = {n for n, value in vars(kernels).items() if callable(value) and not n.startswith("_")} - fixed
+    if text in fixed:
+        return vars(kernels)[text]
+    name, parenthesis, rest = text.partition("(")
+    if not (name in families and parenthesis and rest.endswith(")")):
+        known = sorted(fixed | {f"{name}{_parameters(vars(kernels)[name])}" for name in families})
+        raise KernelError(f"`KERNEL` must be one of {', '.join(known)}; got {text!r}")
+    try:
+        arguments = ast.literal_eval(f"[{rest[:-1]}]")
+    except (SyntaxError, ValueError):
+        arguments = [part.strip() for part in rest[:-1].split(",")]
+    try:
+        return vars(kernels)[name](*arguments)
+    except TypeError:
+        raise KernelError(f"`{name}` expects {_parameters(vars(kernels)[name])}; got {text!r}") from None
 
 
-def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8) -> dict[str, Spec]:
-    """The spec of every tensor of ``kernel`` for a product of ``m x k`` by ``k x n``."""
+def _parameters(function: Callable) -> str:
+    """``(k, groups=1)``."""
+    parameters = inspect.signature(function).parameters.values()
+    return f"({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
+def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int, inputs: Sequence[str]) -> dict[str, Spec]:
+    """The spec of every tensor of ``kernel``: from ``inputs``, or for a product of ``m x k`` by ``k x n``."""
+    if inputs:
+        return kernel.specs(**_given_specs(inputs, dtype))
     sizes = {"m": m, "k": k, "n": n, "g": groups}
     axes = {"x": "mk", "w": "gkn"} if kernel.name == "grouped_matmul" else _AXES.get(kernel.name)
     if axes is None:
-        raise KernelError(f"`{kernel.name}` has no shapes on the command line; use pyptox from Python")
+        each = " ".join(f"--input {name}=SIZES" for name in kernel.inputs)
+        raise KernelError(f"`{kernel.name}` expects the sizes of its inputs; got none. Try {each}, such as 16x8x5x128")
     for axis in sorted(set("".join(axes.values()))):
         option = "--groups" if axis == "g" else f"--{axis}"
         if sizes[axis] < 1:
@@ -51,6 +74,28 @@ def specs_of(kernel: Kernel, m: int, k: int, n: int, dtype: str, groups: int = 8
     return kernel.specs(
         **{name: Spec(tuple(sizes[x] for x in axes[name]), dtype if len(axes[name]) > 1 else "fp32") for name in axes}
     )
+
+
+_FORM = "NAME=SIZES[:DTYPE], such as q=16x8x5x128:bf16, or the data of a control input, lengths=40,7 (one: 40,)"
+
+
+def _given_specs(inputs: Sequence[str], dtype: str) -> dict[str, Spec]:
+    """What ``--input`` says of each tensor: sizes with ``x`` between them, or the data of a control input."""
+    given: dict[str, Spec] = {}
+    for text in inputs:
+        name, equals, value = text.partition("=")
+        sizes, _, own = value.partition(":")
+        data = "," in sizes
+        try:
+            numbers = tuple(int(part) for part in sizes.removesuffix(",").split("," if data else "x"))
+        except ValueError:
+            numbers = ()
+        if not (name and equals and numbers) or (data and own):
+            raise ValueError(f"`--input` expects {_FORM}; got {text!r}")
+        if name in given:
+            raise ValueError(f"`--input {name}` must be given once; got it again as {text!r}. Leave one out")
+        given[name] = control(list(numbers)) if data else Spec(numbers, own or dtype)
+    return given
 
 
 def given_values(kernel: Kernel, tile: str, stages: int | None, settings: Sequence[str]) -> dict[str, Any]:
@@ -91,23 +136,3 @@ def searched_choices(kernel: Kernel, names: Sequence[str]) -> dict[str, tuple]:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"`--search` must name a choice of `{kernel.name}`; got {name!r}; {has}")
     return {name: known[name] for name in names}
-
-
-def problem_of(
-    name: str,
-    m: int,
-    k: int,
-    n: int,
-    dtype: str,
-    groups: int,
-    tile: str,
-    stages: int | None,
-    settings: Sequence[str] | None,
-) -> tuple[Kernel, dict[str, Spec], dict[str, Any]]:
-    """The kernel, specs and configuration that a command is asked about."""
-    kernel = kernel_named(name)
-    return (
-        kernel,
-        specs_of(kernel, m, k, n, dtype, groups),
-        kernel.configuration(given_values(kernel, tile, stages, settings or [])),
-    )

@@ -9,6 +9,7 @@ from ._batch import value_and_grad as value_and_grad
 from ._evaluate import Cost as Cost
 from ._evaluate import Nest as Nest
 from ._evaluate import Options as Options
+from ._evaluate import cost_of as cost_of
 from ._evaluate import predict as predict
 from ._evaluate import record as record
 from ._explain import Explanation as Explanation

@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
 from .._dual import gradient_of, seeds
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
-from ._evaluate import Options, predict
+from ._evaluate import Options, cost_of
 
 
 def attribute(
@@ -40,8 +38,6 @@ def attribute(
     names = [f.name for f in fields(times)]
     constants = seeds([float(getattr(times, name)) for name in names])
     chip = dataclasses.replace(hardware, times=dataclasses.replace(times, **dict(zip(names, constants, strict=True))))
-    shapes = {name: spec.shape for name, spec in specs.items()}
-    control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
-    cost = predict(kernel, specs, shapes, kernel.configuration(values), chip, options, control)
+    cost = cost_of(kernel, specs, values, chip, options)
     gradient = gradient_of(cost.time_us, len(names))
     return {name: float(c.value * g) for name, c, g in zip(names, constants, gradient, strict=True)}

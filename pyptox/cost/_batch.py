@@ -20,7 +20,8 @@ from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
 from ._chunks import Chunked, compile_chunked
-from ._evaluate import Cost, Options, predict
+from ._evaluate import Cost, Options, kind_of, predict
+from ._evaluate import options_for as options_for
 from ._fusion import bounded
 from ._occupancy import HARD
 
@@ -115,12 +116,6 @@ def _problem(specs: Mapping[str, Spec], hardware: Hardware):
     return jax.device_put((shapes, numbers, control))  # once for all chunks
 
 
-def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
-    """``options`` with the fixed choices of a configuration."""
-    chosen = tuple((name, values[name]) for name in kernel.choices if name in values)
-    return dataclasses.replace(options, choices=chosen) if chosen else options
-
-
 def evaluate(
     kernel: Kernel,
     specs: Mapping[str, Spec],
@@ -152,8 +147,14 @@ def evaluate(
         raise KernelError(f"`points` lacks {', '.join(missing)}; `{kernel.name}` needs {', '.join(kernel.numeric)}")
     columns = {name: np.asarray(points[name], np.float32) for name in kernel.numeric}
     chunk = _chunk(specs, CHUNK if _count(columns) > SMALL_CHUNK else SMALL_CHUNK)
-    function = _compiled(kernel, _types(specs), options, chunk)
+    function = _compiled(kernel, _types(specs), _with_lanes(kernel, specs, hardware, options), chunk)
     return function(columns, *_problem(specs, hardware))
+
+
+def _with_lanes(kernel: Kernel, specs: Mapping[str, Spec], hardware: Hardware, options: Options) -> Options:
+    """``options`` with room for the chip's cores, rounded up so that chips of one family share a trace."""
+    cores = hardware.cores(kind_of(kernel, specs, options)) if options.cores is None else options.cores
+    return dataclasses.replace(options, lanes=32 * -(-int(cores) // 32))
 
 
 def _count(columns: Mapping[str, np.ndarray]) -> int:
@@ -203,6 +204,7 @@ def penalised(
     unit = np.eye(len(names), dtype=np.float32).repeat(count, axis=1)
     directions = {_direction(name): row for name, row in zip(names, unit, strict=True)}
     chunk = _chunk(specs, GRADIENT_CHUNK if rows > SMALL_GRADIENT_CHUNK else SMALL_GRADIENT_CHUNK)
+    options = _with_lanes(kernel, specs, hardware, options)
     function = _compiled_gradient(kernel, _types(specs), options, names, chunk)
     (value, over), slopes = function(columns | directions, *_problem(specs, hardware))
     time_slopes, over_slopes = (dict(zip(names, part.reshape(-1, count), strict=True)) for part in slopes)

@@ -4,6 +4,7 @@ One function, :func:`predict`, serves every use: on plain numbers it is the read
 simulation start from, on traced scalars it is what :mod:`pyptox.cost._batch` jits and vmaps over candidates.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -44,6 +45,7 @@ class Options:
         dirty: share of L2 that holds modified lines of an earlier kernel at the start, 0 to 1: each must be written
             back to make room. 1 after a benchmark has flushed L2 by writing.
         resident: tensors of which an earlier kernel left a share in L2, as ``(name, share)`` pairs.
+        lanes: room for so many cores where blocks that differ are handed out under a trace.
     """
 
     warm: int = 2
@@ -54,6 +56,7 @@ class Options:
     choices: tuple[tuple[str, Any], ...] = ()
     dirty: float = 0.0
     resident: tuple[tuple[str, float], ...] = ()
+    lanes: int = 64
 
     def __post_init__(self) -> None:
         if self.sync not in ("manual", "auto"):
@@ -212,6 +215,26 @@ def _barrier(node: Instruction, hardware: Hardware) -> Scalar:
     return where(stages > 1, hardware.times.barrier, 0.0)
 
 
+def options_for(kernel: Kernel, options: Options, values: Mapping[str, Any]) -> Options:
+    """``options`` with the fixed choices of a configuration."""
+    chosen = tuple((name, values[name]) for name in kernel.choices if name in values)
+    return dataclasses.replace(options, choices=chosen) if chosen else options
+
+
+def cost_of(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    hardware: Hardware,
+    options: Options = Options(warm=4),
+) -> Cost:
+    """The cost of one configuration, on the sizes and the control data that ``specs`` hold."""
+    values = kernel.configuration(values)
+    shapes = {name: spec.shape for name, spec in specs.items()}
+    control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
+    return predict(kernel, specs, shapes, values, hardware, options_for(kernel, options, values), control)
+
+
 def predict(
     kernel: Kernel,
     specs: Mapping[str, Spec],
@@ -360,7 +383,7 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         return _shared_out(joined, share.tolist(), groups, hardware, _runs(joined, place.ravel().tolist()))
     arrays = {name: jnp.asarray(array, jnp.float32) for name, array in control.items()}
     joined = jax.vmap(one)(arrays, {name: jnp.cumsum(array) - array for name, array in arrays.items()})
-    return _shared_out(joined, None, groups, hardware)
+    return _shared_out(joined, None, groups, hardware, lanes=options.lanes)
 
 
 def _total(values: Any, *weights: Any) -> Scalar:
@@ -419,7 +442,8 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
     places = jnp.stack([low, jnp.maximum(high, low)], axis=1).ravel()
     weights = jnp.repeat(jnp.maximum(high - low + 1, 0) / 2, 2)
     joined = jax.vmap(one)(jnp.concatenate([jnp.zeros(1), jnp.minimum(places, extent - 1)]))
-    return _shared_out(joined, jnp.concatenate([jnp.ones(1), weights]), extent, hardware)
+    weights = jnp.concatenate([jnp.ones(1), weights])
+    return _shared_out(joined, weights, extent, hardware, lanes=options.lanes)
 
 
 def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
@@ -456,11 +480,14 @@ def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
     return _shared_out(joined, list(weights.values()), extent, hardware, runs)
 
 
-def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware, runs: list | None = None) -> Cost:
+def _shared_out(
+    entries: tuple, weights: Any, groups: Scalar, hardware: Hardware, runs: list | None = None, lanes: int = 0
+) -> Cost:
     """The cost of all entries' blocks handed to the cores in turn; leaves of ``entries`` run along the entries.
 
     ``weights`` says how many entries each stands for, of ``groups`` in all; ``runs`` are the blocks as
-    :func:`makespan` takes them, on plain numbers. Work on the busiest core is as it is in all blocks.
+    :func:`makespan` takes them, on plain numbers; traced numbers are handed to at most ``lanes`` cores. Work on the
+    busiest core is as it is in all blocks.
     """
     costs, blocks_each, active, least = entries
     blocks = _total(blocks_each, weights)
@@ -468,7 +495,8 @@ def _shared_out(entries: tuple, weights: Any, groups: Scalar, hardware: Hardware
     if runs is not None:
         cycles = makespan(runs, active[0])
     else:
-        cycles = traced_makespan(costs.cycles, blocks_each if weights is None else blocks_each * weights, active[0])
+        shares = blocks_each if weights is None else blocks_each * weights
+        cycles = traced_makespan(costs.cycles, shares, active[0], lanes)
     hbm_cycles = _total(costs.hbm_cycles, weights) / groups
     cycles = maximum(cycles, hbm_cycles)
     launch = hardware.times.launch_us

@@ -12,7 +12,7 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Space, Spec
 from ._batch import options_for
-from ._evaluate import Nest, Options, predict
+from ._evaluate import Nest, Options, cost_of
 from ._machine import closed_form, count_instructions, full_cycles
 from ._range import outside
 from ._verify import plain_hardware, plain_nest
@@ -149,9 +149,8 @@ def explain(
     options = options_for(kernel, options, values)
     chip = plain_hardware(hardware)
     nest = plain_nest(kernel, specs, values, hardware, options)
-    shapes = {name: spec.shape for name, spec in specs.items()}
-    control = {n: np.asarray(s.values, float) for n, s in specs.items() if s.values is not None}
-    cost = predict(kernel, specs, shapes, values, chip, options, control)
+    cost = cost_of(kernel, specs, values, chip, options)
+    control = any(spec.values is not None for spec in specs.values())
     cycles = float(cost.cycles)
     busy = {pipe: float(amount) for pipe, amount in cost.busy.items()}
     attribution = attribute(kernel, specs, values, chip, options)

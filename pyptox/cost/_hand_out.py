@@ -13,9 +13,6 @@ import jax.numpy as jnp
 
 from .._scalar import Scalar
 
-LANES = 64
-"""Cores at most in the traced form; where there are more, they count as so many."""
-
 _HALVINGS = 14
 
 
@@ -45,9 +42,9 @@ def makespan(runs: Sequence[tuple[Scalar, Scalar]], cores: Scalar) -> Scalar:
     return max(free)
 
 
-def traced_makespan(cycles: jax.Array, blocks: jax.Array, cores: Scalar) -> jax.Array:
-    """:func:`makespan` of runs whose ``cycles`` and ``blocks`` are arrays along the runs."""
-    idle = jnp.arange(LANES, dtype=jnp.float32) >= cores
+def traced_makespan(cycles: jax.Array, blocks: jax.Array, cores: Scalar, lanes: int) -> jax.Array:
+    """:func:`makespan` of runs that are arrays along the runs, on at most ``lanes`` cores."""
+    idle = jnp.arange(lanes, dtype=jnp.float32) >= cores
     start = jnp.where(idle, jnp.float32(3e38), jnp.float32(0.0))
 
     def run(free, one):
@@ -67,7 +64,7 @@ def traced_makespan(cycles: jax.Array, blocks: jax.Array, cores: Scalar) -> jax.
         low = jnp.min(free) - cycles
         latest = jnp.max(jnp.where(idle, 0.0, free))
         high = jnp.minimum(
-            jnp.min(free) + jnp.ceil(blocks) * cycles, latest + jnp.ceil(blocks / jnp.minimum(cores, LANES)) * cycles
+            jnp.min(free) + jnp.ceil(blocks) * cycles, latest + jnp.ceil(blocks / jnp.minimum(cores, lanes)) * cycles
         )
         low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
         sure = started(low)

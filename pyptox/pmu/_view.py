@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..cost import Options, predict
+from ..cost import Options, cost_of
 from ..cost._batch import options_for
 from ..cost._range import outside
 from ..cost._verify import plain_hardware, plain_nest
@@ -130,9 +128,7 @@ def view(
     events = group(hardware.name, event_type)
     options = options_for(kernel, options, values)
     chip = plain_hardware(hardware)
-    shapes = {name: spec.shape for name, spec in specs.items()}
-    control = {name: np.asarray(spec.values, float) for name, spec in specs.items() if spec.values is not None}
-    cost = predict(kernel, specs, shapes, values, chip, options, control)
+    cost = cost_of(kernel, specs, values, chip, options)
     busy = {name: float(cycles) for name, cycles in cost.busy.items()}
     counted = {pipe(name, core) for name in events.counters for core in CORES}
     cores = [core for core in CORES if PIPES_OF[core] & set(busy)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..cost import Options
 from ..cost._batch import options_for
-from ..cost._evaluate import predict
+from ..cost._evaluate import cost_of
 from ..cost._machine import full_cycles
 from ..cost._verify import plain_hardware, plain_nest
 from ..hardware import Hardware
@@ -38,13 +38,11 @@ def what_if(
 ) -> list[Change]:
     """Each parameter a step up and down (tiles doubled, halved), or another count, by full simulation; best first."""
     values, chip = kernel.configuration(values), plain_hardware(hardware)
-    shapes = {name: spec.shape for name, spec in specs.items()}
 
     def simulated(configuration: Mapping[str, Any]) -> tuple[float, bool]:
         chosen = options_for(kernel, options, configuration)
         nest = plain_nest(kernel, specs, configuration, hardware, chosen)
-        legal = predict(kernel, specs, shapes, configuration, chip, chosen).legal
-        return full_cycles(nest.walk), bool(legal)
+        return full_cycles(nest.walk), bool(cost_of(kernel, specs, configuration, chip, chosen).legal)
 
     before, _ = simulated(values)
     changes = []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..cost import Cost, Options, predict
+from ..cost import Cost, Options, cost_of
 from ..hardware import Hardware, preset
 from ..lang._kernel import Kernel
 from ..lang._types import Spec, spec
@@ -50,9 +50,7 @@ class Problem:
 
     def cost(self, hardware: Hardware) -> Cost:
         """The prediction on ``hardware``, as the measured die."""
-        hardware = self.on(hardware)
-        shapes = {name: s.shape for name, s in self.specs.items()}
-        return predict(self.kernel, self.specs, shapes, dict(self.values), hardware, self.options)
+        return cost_of(self.kernel, self.specs, self.values, self.on(hardware), self.options)
 
     def predict(self, hardware: Hardware) -> tuple[float, bool]:
         """The number that the row states, predicted; and whether the configuration fits the chip."""

@@ -1,0 +1,63 @@
+"""Options that commands share, and how those about one kernel become its problem."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
+M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
+K = Annotated[int, typer.Option("--k", help="Length of the reduction, or head size of attention.")]
+N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="bf16, fp16, fp32 or int8.")]
+Chip = Annotated[str, typer.Option("--hardware", help="a2a3, 910B1 to 910B4, or a5.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Tile = Annotated[str, typer.Option("--tile", help="Tile sizes, m=16,n=256,k=256.")]
+Stages = Annotated[int | None, typer.Option("--stages", help="Slots of the pipeline.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Another parameter, name=value.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="A tensor, q=16x8x5x128 or q=16x8x5x128:fp16; data of a control input, lengths=40,7."),
+]
+Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
+Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
+
+Problem = tuple[Any, dict[str, Any], dict[str, Any]]
+"""A kernel, the spec of every tensor, and its configuration."""
+
+
+def _problem(
+    kernel: KernelName,
+    m: M = 0,
+    n: N = 0,
+    k: K = 0,
+    dtype: Dtype = "bf16",
+    inputs: Inputs = None,
+    groups: Groups = 8,
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
+) -> Problem:
+    from ._arguments import given_values, kernel_named, specs_of
+
+    chosen = kernel_named(kernel)
+    specs = specs_of(chosen, m, k, n, dtype, groups, inputs or [])
+    return chosen, specs, chosen.configuration(given_values(chosen, tile, stages, settings or []))
+
+
+def about_a_kernel(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose ``problem`` is given by the options of :func:`_problem`."""
+    asked = inspect.signature(_problem).parameters
+    own = {n: p for n, p in inspect.signature(command).parameters.items() if n != "problem"}
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(_problem(**{name: given.pop(name) for name in asked}), **given)
+
+    parameters = [*asked.values(), *own.values()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
