@@ -75,7 +75,7 @@ class Variant:
     gate: Projection = Projection()
     up: Projection = Projection()
     down: Projection = Projection()
-    head: Projection = Projection()
+    head: Projection = Projection(n=128, k=512)
     attention: str = "fused"
     requests: int = 0
     heads: int = 0
@@ -154,7 +154,7 @@ def _ladder() -> tuple[Variant, ...]:
     # tiles of the first two: as in the table of kernel times (measured/kernel_task_times.csv), halved for the first
     own = {name: {"n": 128} for name in ("k", "v", "o", "down")} | {name: {"n": 512} for name in ("gate", "up")}
     v = Variant(
-        head=Projection(stages=1, tiles=1),
+        head=Projection(n=128, k=512, stages=1, tiles=2),
         attention="steps",
         requests=1,
         heads=1,
@@ -173,10 +173,10 @@ def _ladder() -> tuple[Variant, ...]:
         "pipelined",
         _projections(v, {"stages": 2}).replace(stages=2, head=dataclasses.replace(v.head, stages=2)),
     )
-    v = step("aligned", _projections(v, {"n": 256, "k": 256}).replace(head=Projection(tiles=1)))
+    v = step("aligned", _projections(v, {"n": 256, "k": 256}).replace(head=Projection(n=128, k=512, tiles=2)))
     v = step(
         "spmd",
-        _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection()),
+        _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection(n=128, k=512)),
     )
     v = step("mixed", v.replace(mixed=True))
     v = step("fused-attention", v.replace(attention="fused", pages=1))
