@@ -15,8 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from models.qwen3_14b import LADDER, Config, Model, ModelError, Variant, decode_program, decode_specs, random_weights
-from models.qwen3_14b import variant_named as variant_named
+from models.qwen3_14b import (
+    LADDER,
+    Config,
+    Model,
+    ModelError,
+    Variant,
+    decode_program,
+    decode_specs,
+    random_weights,
+    variant_named,
+)
 from pyptox import chip
 from pyptox import program as pp
 from pyptox.hardware import Hardware, preset
@@ -103,7 +112,7 @@ def predict(
     graph = pp.graph(decode_program(config, variant, dtype), *specs, hardware=machine)
     timeline = chip.simulate(graph, hardware=machine)
     attribution, step = timeline.attribution(), timeline.makespan_us
-    work, stages = timeline.workload, {}
+    work, stages = timeline.workload, dict[str, tuple[int, int, float]]()
     for task, blocks, each in zip(graph.tasks, work.blocks, work.duration_us, strict=True):
         if task.kernel is not None:
             cores = 3 if task.shape == "MIX" else 1
@@ -123,7 +132,7 @@ def predict(
         timeline.limit,
         attribution,
         timeline.utilisation,
-        tuple(Stage(name, *parts, attribution.get(name, 0.0)) for name, parts in stages.items()),
+        tuple(Stage(name, *stages[name], path_us=attribution.get(name, 0.0)) for name in stages),
     )
 
 

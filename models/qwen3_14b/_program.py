@@ -348,12 +348,21 @@ class Step:
 
     # ----------------------------------------------------------------------------------------------- begin and end
     def embed(
-        self, tokens: Tensor, positions: Tensor, embedding: Tensor, rope: Tensor, gain: Tensor
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        embedding: Tensor,
+        rope: Tensor,
+        gain: Tensor,
+        after: Iterable[Tensor] = (),
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The residual stream of new rows, their cosines and sines; the stream times the first gain if ``ahead``."""
+        """The residual stream of new rows, their cosines and sines; the stream times the first gain if ``ahead``.
+
+        It begins when the tasks of ``after`` are done.
+        """
         v = self.variant
         tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
-        residual = self.submit(kernels.gather_rows, embedding, tokens, name="embed", **tile)
+        residual = self.submit(kernels.gather_rows, embedding, tokens, name="embed", deps=after, **tile)
         if self.stored != "fp32":
             residual = self.columns(kernels.convert("fp32"), residual, dtype="fp32", name="embed_cast")
         turns = self.submit(kernels.gather_rows, rope, positions, name="turns", **tile)
@@ -472,7 +481,7 @@ def decode_program(config: Config, variant: Variant, dtype: str) -> Program:
             here = slice(first, min(first + variant.rows, given["tokens"].shape[0]))
             slots = slice(here.start * config.key_heads, here.stop * config.key_heads)
             inputs = given["tokens"][here], given["positions"][here], given["embedding"], given["rope"]
-            residual, turns, scaled = step.embed(*inputs, layers[0]["input_norm"])
+            residual, turns, scaled = step.embed(*inputs, layers[0]["input_norm"], results[-1:])
             ones = given["ones"][here]
             places, table, lengths = (given[name][here] for name in ("places", "table", "lengths"))
             rows = Rows(turns, given["slots"][slots], places, table, lengths, ones)
