@@ -8,6 +8,7 @@ from ._constraint import Census as Census
 from ._constraint import Constraint as Constraint
 from ._constraint import EmptySpaceError as EmptySpaceError
 from ._default_space import default_space as default_space
+from ._gate import NoCandidatePassedError as NoCandidatePassedError
 from ._parameter import AbstractParameter as AbstractParameter
 from ._progress import Progress as Progress
 from ._result import Candidate as Candidate

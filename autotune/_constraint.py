@@ -13,13 +13,14 @@ Predicate: TypeAlias = Callable[[Mapping[str, np.ndarray]], Any]
 class EmptySpaceError(ValueError):
     """No point of a space is legal; `constraint` removed the last ones, `rejected` counts for each."""
 
-    def __init__(self, size: int, rejected: Mapping[str, int]):
+    def __init__(self, size: int, rejected: Mapping[str, int], advice: str = ""):
+        self.advice = advice
         self.rejected = dict(rejected)
         self.constraint = [name for name, count in rejected.items() if count][-1]
-        counts = ", ".join(f"`{name}` removed {count}" for name, count in rejected.items())
+        counts = ", ".join(f"`{name}` removed {count}" for name, count in rejected.items() if count)
         super().__init__(
-            f"`{self.constraint}` removed the last of the {size} points of the space, expected at least one "
-            f"legal point, got none ({counts}); relax it or widen the parameters"
+            f"the space must hold a legal point; got {size:,} points, of which {counts}{self.advice}. "
+            "Widen the parameters or relax what removed most"
         )
 
 

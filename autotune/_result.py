@@ -27,7 +27,10 @@ def hardware_hash(hardware: Hardware) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration with its prediction. ``rank`` 0 is the answer; ``note`` says why it is listed."""
+    """One configuration with its prediction. ``rank`` 0 is the answer; ``note`` says why it is listed.
+
+    ``relative_l2`` is the error against float64 where a gate was asked for.
+    """
 
     rank: int
     config: dict[str, Any]
@@ -36,6 +39,7 @@ class Candidate:
     occupancy: dict[str, float]
     legal: bool = True
     note: str = ""
+    relative_l2: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,16 @@ class Result:
     limits: dict[str, float] = field(default_factory=dict)
     controls: dict[str, tuple[int, ...]] = field(default_factory=dict)
     sync: str = "manual"
+
+    @property
+    def pareto(self) -> tuple[Candidate, ...]:
+        """The candidates that none is both faster and more exact than, fastest first; needs a gate for the errors."""
+        front: list[Candidate] = []
+        for candidate in sorted(self.candidates, key=lambda c: (c.time_us, c.relative_l2 or 0.0)):
+            error = candidate.relative_l2
+            if error is not None and (not front or error < (front[-1].relative_l2 or 0.0)):
+                front.append(candidate)
+        return tuple(front)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain JSON values."""
@@ -124,11 +138,14 @@ class Result:
     def table(self) -> str:
         """Candidates in order, the default, and the walls that rejected the others."""
         names = list(self.best.config)
-        lines = ["  ".join([f"{'rank':>4}", f"{'µs':>9}", *(f"{n:>6}" for n in names), "limit"])]
+        errors = any(c.relative_l2 is not None for c in self.candidates)
+        title = ["rel L2".rjust(9)] if errors else []
+        lines = ["  ".join([f"{'rank':>4}", f"{'µs':>9}", *title, *(f"{n:>6}" for n in names), "limit"])]
         for c in (*self.candidates, self.default):
             cells = [
                 f"{c.note or c.rank:>4}"[:7],
                 f"{c.time_us:9.2f}",
+                *([f"{c.relative_l2:9.2e}" if c.relative_l2 is not None else " " * 9] if errors else []),
                 *(f"{c.config[n]!s:>6}" for n in names),
             ]
             lines.append("  ".join([*cells, c.limit if c.legal else "illegal"]))

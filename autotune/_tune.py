@@ -3,6 +3,7 @@
 import inspect
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyptox.lang import Kernel, Spec
 from ._by_choice import by_choice
 from ._constraint import EmptySpaceError
 from ._default_space import default_space
+from ._gate import passing
 from ._progress import Progress
 from ._result import Candidate, Result, hardware_hash
 from ._resume import keyed, take_chunks, tell_trials, write_chunk, write_trials
@@ -38,6 +40,11 @@ EXHAUSTIVE_LIMIT = 4_000_000
 
 EVALUATIONS = 2000
 """Budget of the other methods: half a percent of the largest default space of a matrix product."""
+
+_ADVICE = (
+    " (Mat, Left, Right, Vec: the tiles take more than that space holds; row: the innermost row of a tile is too"
+    " short). A kernel that keeps whole rows on the chip cannot take long ones: take its tiled or online variant"
+)
 
 _FULL_SIMULATION = 200_000
 _CHUNK = 1 << 16
@@ -107,6 +114,8 @@ def tune(
     seed: int = 0,
     evaluations: int | None = None,
     check: bool = True,
+    gate: Any = None,
+    distribution: str | Mapping[str, str] = "normal",
     sync: str = "manual",
     progress: Callable[[Progress], object] | None = None,
     store: Store | str | Path | None = None,
@@ -127,6 +136,9 @@ def tune(
         seed: of the search and of the check's inputs.
         evaluations: budget of the methods that are not exhaustive; 2000 by default.
         check: compare the winner with float64 at the real reduction length.
+        gate: what every finalist must pass, such as ``pyptox.precision.Ulp(max=1)``, or ``{output: gate}``; those that
+            do not are dropped, the others carry their error (``result.pareto`` has the trade of time for error).
+        distribution: of the inputs of the gate, as in :func:`pyptox.precision.sample_inputs`.
         sync: ``"manual"`` or ``"auto"`` barriers between pipes.
         progress: called with a :class:`Progress` after each scored batch.
         store: a JSONL file that finished work is appended to, so that a rerun goes on where a killed run stopped:
@@ -134,6 +146,7 @@ def tune(
 
     Raises:
         EmptySpaceError: no candidate is legal; names the constraint that emptied the space.
+        NoCandidatePassedError: no finalist passes ``gate``.
         ValueError: an unknown method, dtype or parameter.
 
     >>> import autotune, pyptox as px
@@ -203,11 +216,16 @@ def tune(
     finalists = scorer.finalists()
     if not finalists:
         screened = space.census().rejected if space.constraints and space.size <= EXHAUSTIVE_LIMIT else {}
-        raise EmptySpaceError(space.size, screened | scorer.rejected)
+        raise EmptySpaceError(space.size, screened | scorer.rejected, _ADVICE)
     exact = [_exact(kernel, specs, config, hardware, options, 0) for config in finalists]
     by_default = _exact(kernel, specs, fixed, hardware, options, 0)
     if by_default[0].legal and fixed not in finalists:
         exact.append(by_default)  # a search that saw little must not lose to what was there before it
+    gated = None
+    if gate is not None:
+        tried = len(exact)
+        exact, gated = passing(kernel, specs, exact, gate, hardware, seed, distribution)
+        scorer.rejected["gate"] = tried - len(exact)
     order = sorted(range(len(exact)), key=lambda n: (exact[n][0].time_us, sum(exact[n][0].occupancy.values())))
     best_time = exact[order[0]][0].time_us
     # the simplest among equals: the least on-chip memory within a thousandth of the best
@@ -215,11 +233,11 @@ def tune(
     winner = min(equals, key=lambda n: sum(exact[n][0].occupancy.values()))
     order.remove(winner)
     ranked = [exact[n][0] for n in (winner, *order)]
-    candidates = tuple(Candidate(r, c.config, c.time_us, c.limit, c.occupancy) for r, c in enumerate(ranked))
+    candidates = tuple(replace(c, rank=rank, note="") for rank, c in enumerate(ranked))
     default, _ = _exact(kernel, specs, fixed, hardware, options, -1, "default")
     bound = float(exact[winner][1].bound_us)
-    report = None
-    if check:
+    report = gated[winner] if gated is not None else None
+    if check and gated is None:
         from pyptox.precision import TooLargeError
         from pyptox.precision import check as compare
 

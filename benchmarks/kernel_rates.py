@@ -6,6 +6,7 @@ value with its slopes by every tile size.
 
 import argparse
 import json
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -27,10 +28,12 @@ def _timed(function, repeats: int = 3) -> tuple[float, float]:
     return first - best, COUNT / best
 
 
-def measure(names: list[str]) -> dict[str, dict[str, float]]:
-    """The figures by kernel."""
+def measure(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each kernel's name and figures."""
     jax.config.update("jax_enable_compilation_cache", False)
-    return {kernel.name: _rates(kernel, specs) for kernel, specs in problems() if not names or kernel.name in names}
+    for kernel, specs in problems():
+        if not names or kernel.name in names:
+            yield kernel.name, _rates(kernel, specs)
 
 
 def _rates(kernel: pl.Kernel, specs: dict[str, pl.Spec]) -> dict[str, float]:
@@ -59,12 +62,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="kernels; all of them by default")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
-    figures = measure(arguments.names)
+    figures = {}
+    for name, by in measure(arguments.names):
+        figures[name] = by
+        if not arguments.json:
+            print(f"{name:26s}", "  ".join(f"{figure} {value:,.2f}" for figure, value in by.items()), flush=True)
     if arguments.json:
         print(json.dumps(figures))
-        return
-    for name, by in figures.items():
-        print(f"{name:26s}", "  ".join(f"{figure} {value:,.2f}" for figure, value in by.items()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The element types that kernels use, with their sizes in bytes."""
+"""The element types that kernels use, with their sizes in bytes, and the formats that values are rounded to."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,3 +47,26 @@ def dtype_of(name: str) -> DType:
     if key not in DTYPES:
         raise ValueError(f"`dtype` must be one of {', '.join(DTYPES)}; got {name!r}")
     return DTYPES[key]
+
+
+FORMATS = DTYPES | {
+    dtype.name: dtype
+    for dtype in (_make("fp8_e4m3fn", jnp.float8_e4m3fn, 2.0**-4), _make("fp8_e5m2", jnp.float8_e5m2, 2.0**-3))
+}
+"""What :func:`pyptox.precision.cast` rounds to: the types of kernels, and the two 8-bit floats."""
+
+_BY_DTYPE = {kind.jax: kind for kind in FORMATS.values()}
+
+
+def format_of(dtype: Any) -> DType:
+    """The format called ``dtype``, by its name here, its long name, or as a NumPy or JAX dtype.
+
+    >>> format_of("fp8_e4m3fn").bytes, format_of(jnp.bfloat16).name, format_of("float8_e5m2").name
+    (1, 'bf16', 'fp8_e5m2')
+    """
+    if isinstance(dtype, str) and (kind := FORMATS.get(_ALIASES.get(dtype, dtype))):
+        return kind
+    try:
+        return _BY_DTYPE[jnp.dtype(dtype)]
+    except (KeyError, TypeError):
+        raise ValueError(f"`dtype` must be one of {', '.join(FORMATS)}; got {dtype!r}") from None

@@ -157,3 +157,29 @@ def test_a_tile_size_given_twice_is_an_error(capsys) -> None:
         main(["explain", "matmul", "--m", "16", "--k", "64", "--n", "64", "--tile", "m=16,m=32"])
     assert stop.value.code == 2
     assert "`m` must be given once" in capsys.readouterr().err
+
+
+def test_check_by_gates_distributions_and_replay(capsys, tmp_path) -> None:
+    problem = ["check", "matmul", *SIZES, "--tile", "m=16,n=128,k=256"]
+    saved = str(tmp_path / "golden")
+    code, out, _ = run(capsys, *problem, "--gate", "ulp:max=1", "--gate", "versus_baseline", "--save", saved, "--json")
+    answer = json.loads(out)["precision"]
+    assert code == 0
+    assert [finding["gate"] for finding in answer["findings"]] == ["Ulp(max=1)", "VersusBaseline(k=2, of=relative_l2)"]
+    code, out, _ = run(capsys, *problem, "--replay", saved, "--json")
+    again = json.loads(out)["precision"]
+    assert code == 0
+    assert again["report"] == answer["report"]
+    assert again["distribution"] == f"replayed from {saved}"
+    code, out, _ = run(capsys, *problem, "--distribution", "near_overflow", "--seed", "3")
+    assert code == 1
+    assert "seed 3" in out
+    for bad, message in (
+        (["--gate", "close"], "`gate` must be one of allclose"),
+        (["--distribution", "gauss"], "`distribution` must be one of normal"),
+        (["--save", saved], "`folder` must be new or empty"),
+        (["--replay", str(tmp_path)], "has no snapshot.json"),
+    ):
+        code, out, err = run(capsys, *problem, *bad)
+        assert code == 2
+        assert message in err

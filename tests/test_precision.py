@@ -54,3 +54,21 @@ def test_what_is_too_large_to_compare_is_said_before_it_is_drawn() -> None:
     assert result.check is not None
     assert result.check["passed"] is None
     assert "NOT COMPARED" in str(result)
+
+
+def test_a_quantiser_passes_and_one_that_truncates_fails() -> None:
+    specs = px.kernels.quantize_per_token.specs(px.spec((32, 256), "fp32"))
+    assert check(px.kernels.quantize_per_token, specs, {}).passed
+
+    @px.kernel(outputs={"out": lambda x: px.spec(x.shape, "int8")}, tile={"m": 16, "n": 64})
+    def truncating(x: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes) -> None:
+        def block(i, j):
+            at = (i * tile.m, j * tile.n)
+            part = pl.multiply(pl.load(x, at, (tile.m, tile.n), space=pl.Vec), 20.0)
+            pl.store(out, at, pl.cast(part, "int8", rounding="trunc"))
+
+        pl.grid((pl.cdiv(x.shape[0], tile.m), pl.cdiv(x.shape[1], tile.n)), block)
+
+    report = check(truncating, truncating.specs(px.spec((32, 256), "fp32")), {})
+    assert not report.passed
+    assert report.max_abs > 0.9

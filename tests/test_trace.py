@@ -37,6 +37,50 @@ def test_trace_is_the_full_simulation(kernel, specs, values):
     assert not result.degenerate
 
 
+def _paged(lengths):
+    cache, table = px.spec((40, 8, 128, 64), "bf16"), px.spec((len(lengths), 8), "int32")
+    query = px.spec((len(lengths), 8, 5, 64), "bf16")
+    return px.kernels.paged_attention.specs(query, cache, cache, table, px.control(lengths))
+
+
+UNEVEN = [
+    (ATTENTION, ATTENTION.specs(*(px.spec((3, 1000, 64), "bf16"),) * 3), {"m": 64, "n": 64, "causal": True}),
+    (px.kernels.paged_attention, _paged([900, 0, 17, 1000, 128, 1, 640, 300, 77]), {}),
+    (
+        px.kernels.grouped_matmul,
+        px.kernels.grouped_matmul.specs(
+            px.spec((550, 256), "bf16"), px.spec((4, 256, 2900), "bf16"), px.control([164, 0, 150, 236])
+        ),
+        {"m": 16, "n": 128, "k": 64},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernel", "specs", "values"), UNEVEN, ids=["causal", "paged", "grouped"])
+def test_blocks_that_differ_are_traced_one_after_the_other(kernel, specs, values):
+    result = trace(kernel, specs, values, CHIP)
+    told = px.cost.explain(kernel, specs, values, CHIP)
+    assert result.blocks > 1
+    assert result.cycles == pytest.approx(told.cycles, rel=0.01)
+    assert result.closed_cycles == told.closed_cycles
+    assert result.cycles == told.full_cycles
+    for pipe, cycles in result.busy.items():
+        assert cycles + sum(result.bubbles[pipe].values()) == pytest.approx(result.cycles)
+    for number, event in enumerate(result.events):
+        assert -1 <= event.after < number
+        assert event.after < 0 or event.start >= result.events[event.after].end
+
+
+def test_what_does_not_fit_and_what_waits_for_hbm_is_said():
+    softmax, copy = px.kernels.softmax, px.kernels.copy
+    result = trace(softmax, softmax.specs(px.spec((16, 50_000), "bf16")), {}, CHIP)
+    assert any("does not fit the chip: Vec" in reason for reason in result.degenerate)
+    specs = copy.specs(px.spec((8192, 8192), "fp16"))
+    result = trace(copy, specs, {}, CHIP)
+    assert result.kernel_cycles == float(px.cost.cost_of(copy, specs, {}, CHIP).cycles) > result.cycles
+    assert "HBM is busy longer" in str(result)
+
+
 @pytest.mark.parametrize(("kernel", "specs", "values"), PROBLEMS, ids=["matmul", "attention"])
 def test_files(tmp_path, kernel, specs, values):
     result = trace(kernel, specs, values, CHIP)
@@ -74,10 +118,10 @@ def test_more_scores_ahead_is_what_attention_gains_by():
 def test_a_kernel_without_its_work_is_degenerate():
     from pyptox.trace._trace import _degenerate
 
-    assert _degenerate(MATMUL, "AIC", {"MTE2": 5.0})
-    assert _degenerate(MATMUL, "MIX", {"CUBE": 5.0})
-    assert _degenerate(MATMUL, "AIV", {"SCALAR": 5.0})
-    assert not _degenerate(MATMUL, "AIV", {"VECTOR": 5.0})
+    assert _degenerate("AIC", {"MTE2": 5.0})
+    assert _degenerate("MIX", {"CUBE": 5.0})
+    assert _degenerate("AIV", {"SCALAR": 5.0})
+    assert not _degenerate("AIV", {"VECTOR": 5.0})
 
 
 def test_foreign_traces(tmp_path):

@@ -217,3 +217,18 @@ def test_vector_groups_are_compared_inside_their_group(report, tmp_path):
     )
     assert [r["covered"] for r in rows] == [True, False, True, True, False]
     assert all(r["relative_error"] is None for r in rows)
+
+
+def test_precision_figures(report):
+    rows = {r["id"]: r for r in report.rows if r["file"] == "precision"}
+    series = [rows[name]["predicted"] for name in ("pq_1", "pq_2", "pq_4", "pq_8")]
+    assert series[0] == 0 == rows["pq_1"]["measured"]
+    assert series == sorted(series)
+    assert series[-1] > 0
+    assert all("hidden 640 of 5120" in rows[name]["reason"] for name in ("pq_1", "pt_40"))
+    rates = [rows[name]["predicted"] for name in ("pt_1", "pt_10", "pt_40")]
+    assert rates[0] == 1.0
+    assert rates[0] > rates[1] > rates[2] > 0.9
+    assert abs(rows["pt_10"]["relative_error"]) < 2e-3
+    assert 0.9 <= rows["pr_r649a"]["predicted"] <= 1.4  # published as 0.9 to 1.2 %
+    assert rows["pr_r595a"]["reason"] == "the weights and inputs of that model are not published"

@@ -436,3 +436,26 @@ def test_nothing_lies_beyond_a_leading_axis():
     cost = predict(copy, specs, shapes, copy.configuration({}), CHIP.replace(aiv=1, aic=1), Options(warm=4))
     whole = predict(copy, specs, shapes, copy.configuration({"steps": 5}), CHIP.replace(aiv=1, aic=1), Options(warm=4))
     assert cost.useful["read"] <= 8 / 5 * whole.useful["read"]
+
+
+@pytest.mark.parametrize("length", [130_000, 140_000])
+def test_sums_of_int8_products_that_may_wrap_are_named(length):
+    kernel = px.kernels.w8a8_matmul
+    operands = px.spec((16, length), "int8"), px.spec((length, 64), "int8")
+    specs = kernel.specs(*operands, px.spec((16, 1), "fp32"), px.spec((64,), "fp32"))
+    hints = px.cost.verify(kernel, specs, {}, px.hardware.a2a3()).hints
+    named = [hint for hint in hints if hint.code == "PT205"]
+    assert len(named) == (length >= 1 << 17)
+
+
+def test_operands_of_other_shapes_are_named():
+    @px.kernel(outputs={"out": lambda x: x})
+    def uneven(x: pl.Tensor, out: pl.Tensor) -> None:
+        def block(_):
+            whole, half = (pl.load(x, (0, 0), (64, width), space=pl.Vec) for width in (64, 32))
+            pl.store(out, (0, 0), pl.add(whole, half))
+
+        pl.grid((1,), block)
+
+    with pytest.raises(px.KernelError, match=r"`add` needs operands of one shape.*fp32\[64,64\] and fp32\[64,32\]"):
+        px.run(uneven, np.zeros((64, 64), np.float32))

@@ -423,7 +423,8 @@ def embed_program(config: Config, variant: Variant, dtype: str) -> Program:
     step = Step(config, variant, checked_dtype(dtype))
 
     def embed(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(x for x in step.embed(*tensors) if x is not None)
+        tokens, positions, embedding, rope, gain = tensors
+        return tuple(x for x in step.embed(tokens, positions, embedding, rope, gain) if x is not None)
 
     return Program(embed, "embed", ("tokens", "positions", "embedding", "rope", "gain"))
 

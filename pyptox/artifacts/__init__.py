@@ -4,6 +4,13 @@
 its files break. ``chip_swimlane_records.json`` is read in every layout and written in the one of six columns.
 """
 
+from ._args_dump import ArgsDump as ArgsDump
+from ._args_dump import DumpedArg as DumpedArg
+from ._args_dump import read_args_dump as read_args_dump
+from ._args_dump import write_args_dump as write_args_dump
+from ._args_stages import dump_of as dump_of
+from ._args_stages import dumped_stages as dumped_stages
+from ._args_stages import task_ids as task_ids
 from ._capture import Capture as Capture
 from ._capture import read_capture as read_capture
 from ._deps import Argument as Argument

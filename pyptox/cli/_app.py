@@ -71,12 +71,17 @@ def tune(
     evaluations: Annotated[int | None, typer.Option(help="Budget of a method that is not exhaustive.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Hold a parameter, name=value.")] = None,
     search: Annotated[list[str] | None, typer.Option(help="A choice to search too, such as preload.")] = None,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What every finalist must pass, ulp:max=1 say; repeat for several.")
+    ] = None,
+    distribution: Annotated[str, typer.Option(help="Of the gate's inputs, as in check.")] = "normal",
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
 ) -> None:
     """Find the fastest tile sizes."""
     import autotune
 
     from ..hardware import preset
+    from ..precision import gates_named
     from ._arguments import given_values, kernel_named, searched_choices, specs_of
     from ._progress import progress_bar, stopped_between_batches
 
@@ -99,6 +104,8 @@ def tune(
             seed=seed,
             evaluations=evaluations,
             check=check,
+            gate=gates_named(gate) if gate else None,
+            distribution=distribution,
             sync=sync,
             progress=progress,
             store=store,
@@ -130,24 +137,43 @@ def check(
     problem: Problem,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What must hold, allclose:rtol=1e-2 or ulp:max=1; repeat for several.")
+    ] = None,
+    distribution: Annotated[
+        str, typer.Option(help="Of the inputs: normal, outliers, ties, ..., or FILE.safetensors:NAME.")
+    ] = "normal",
+    save: Annotated[Path | None, typer.Option(help="Keep inputs and float64 outputs in this new folder.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Take inputs and float64 outputs from this folder.")] = None,
+    attribute: Annotated[bool, typer.Option("--attribute", help="Say which lines the error comes from.")] = False,
     as_json: Json = False,
 ) -> None:
     """Verify one configuration and compare its values with float64; exit 1 if either fails."""
     from ..cost._verify import verify
     from ..hardware import preset
-    from ..precision import check as compare
+    from ..precision import attribute as attribute_error
+    from ..precision import examine, gates_named
 
-    chip = preset(hardware)
+    chip, required = preset(hardware), gates_named(gate or [])
     verification = verify(*problem, chip)
-    report = compare(*problem, chip, seed=seed) if verification.passed else None
+    report = None
+    if verification.passed:
+        options: dict[str, Any] = {"distribution": distribution, "save_to": save, "replay": replay}
+        report = examine(*problem, chip, seed, gate=required, **options)
     passed = report is not None and report.passed
+    blame = (
+        attribute_error(problem[0], *report.inputs, hardware=chip, **report.values) if attribute and report else None
+    )
     if as_json:
         precision = report.to_dict() if report else None
-        _show({"passed": passed, "verification": verification.to_dict(), "precision": precision}, True)
+        content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
+        _show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
     else:
         print("passed" if passed else "FAILED")
         print(verification)
         print(report or "float64 check skipped: the configuration does not fit the chip")
+        if blame:
+            print(blame)
     if not passed:
         raise typer.Exit(1)
 

@@ -365,7 +365,7 @@ def _predict_groups(kernel, specs, shapes, values, hardware, options, control) -
         # an entry without rows needs no work, and its weight is not read
         some = cost.useful["write"] > 0
         least = where(some, work, 0.0), where(some, reads, 0.0)
-        return cost, _blocks_each(nest), nest.active, least
+        return cost, blocks_each(nest), nest.active, least
 
     groups = lengths.pop()
     if is_number(hardware.times.launch_us):
@@ -406,7 +406,7 @@ def _largest(values: Any) -> Scalar:
     return jnp.max(values)
 
 
-def _blocks_each(nest: Nest) -> Scalar:
+def blocks_each(nest: Nest) -> Scalar:
     """Blocks at one position of the grid's first axis."""
     return nest.recorder.blocks / nest.recorder.extents[0]
 
@@ -432,10 +432,12 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
     def one(position: Scalar, like: Cost | None = None):
         nest = record(kernel, specs, shapes, values, hardware, options, None, position, longest.traffic)
         cost = _summary(nest, hardware, options, closed_form(nest.walk, options.warm), 1, like)
-        return cost, _blocks_each(nest), nest.active, _least(nest, hardware)
+        return cost, blocks_each(nest), nest.active, _least(nest, hardware)
 
     if is_number(hardware.times.launch_us, extent):
-        return _interpolated(one, int(extent), hardware)
+        costed, weights, runs = along_axis(one, int(extent))
+        joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *costed.values())
+        return _shared_out(joined, weights, extent, hardware, runs)
     parts = jnp.arange(STRATA, dtype=jnp.float32)
     low = jnp.maximum(jnp.floor(parts * extent / STRATA), 1)
     high = jnp.floor((parts + 1) * extent / STRATA) - 1
@@ -446,8 +448,16 @@ def _predict_positions(kernel, specs, shapes, values, hardware, options, longest
     return _shared_out(joined, weights, extent, hardware, lanes=options.lanes)
 
 
-def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
-    """:func:`_predict_positions` on plain numbers: the part in which cost falls most, for its length, is cut next."""
+def along_axis(one: Callable, extent: int) -> tuple[dict[int, tuple], list[float], list[tuple[Scalar, Scalar]]]:
+    """Blocks along an uneven axis on plain numbers: the part in which cost falls most, for its length, is cut next.
+
+    Args:
+        one: from a position, and the cost of another block, to a cost and the number of blocks there.
+        extent: positions of the axis.
+
+    Returns:
+        What ``one`` gave by position, how many positions each stands for, and runs as :func:`makespan` takes them.
+    """
     costed = {0: one(0)}
     for place in sorted({min(1, extent - 1), extent - 1} - {0}):
         costed[place] = one(place, costed[0][0])
@@ -476,8 +486,7 @@ def _interpolated(one: Callable, extent: int, hardware: Hardware) -> Cost:
             share = (place - low) / max(high - low, 1)
             cycles = costed[low][0].cycles * (1 - share) + costed[high][0].cycles * share
             runs.append((cycles, costed[low][1]))
-    joined = jax.tree_util.tree_map(lambda *leaves: list(leaves), *costed.values())
-    return _shared_out(joined, list(weights.values()), extent, hardware, runs)
+    return costed, list(weights.values()), runs
 
 
 def _shared_out(

@@ -12,8 +12,8 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Space, Spec
 from ._batch import options_for
+from ._core import last_done
 from ._evaluate import Nest, Options, cost_of
-from ._machine import closed_form, count_instructions, full_cycles
 from ._range import outside
 from ._verify import plain_hardware, plain_nest
 
@@ -154,8 +154,8 @@ def explain(
     cycles = float(cost.cycles)
     busy = {pipe: float(amount) for pipe, amount in cost.busy.items()}
     attribution = attribute(kernel, specs, values, chip, options)
-    closed = float(closed_form(nest.walk, options.warm))
-    small = count_instructions([nest.walk]) <= SIMULATED_INSTRUCTIONS
+    core = last_done(kernel, specs, values, hardware, options)
+    small = core.instructions <= SIMULATED_INSTRUCTIONS
     return Explanation(
         kernel=kernel.name,
         specs={name: str(spec) for name, spec in specs.items()},
@@ -177,8 +177,8 @@ def explain(
         waves=round(float(cost.waves)),
         cores=int(chip.cores(nest.kind) if options.cores is None else options.cores),
         legal=bool(cost.legal),
-        closed_cycles=closed,
-        full_cycles=full_cycles(nest.walk) if small else None,
+        closed_cycles=core.closed_cycles(options.warm),
+        full_cycles=core.full_cycles() if small else None,
         attribution=attribution,
         basis=hardware.basis,
         outside=outside(nest, chip),

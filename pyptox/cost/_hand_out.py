@@ -42,6 +42,22 @@ def makespan(runs: Sequence[tuple[Scalar, Scalar]], cores: Scalar) -> Scalar:
     return max(free)
 
 
+def last_core(runs: Sequence[tuple[Scalar, Scalar]], cores: Scalar) -> list[int]:
+    """Which runs the blocks of the core that is done last are of, in order. Arguments as in :func:`makespan`.
+
+    >>> last_core([(4.0, 3), (1.0, 2)], 2)
+    [0, 0]
+    """
+    free = [(0.0, core) for core in range(max(int(cores), 1))]
+    taken: list[list[int]] = [[] for _ in free]
+    for number, (cycles, blocks) in enumerate(runs):
+        for _ in range(round(float(blocks))):
+            time, core = free[0]
+            taken[core].append(number)
+            heapq.heapreplace(free, (time + float(cycles), core))
+    return taken[max(free)[1]]
+
+
 def traced_makespan(cycles: jax.Array, blocks: jax.Array, cores: Scalar, lanes: int) -> jax.Array:
     """:func:`makespan` of runs that are arrays along the runs, on at most ``lanes`` cores."""
     idle = jnp.arange(lanes, dtype=jnp.float32) >= cores

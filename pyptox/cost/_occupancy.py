@@ -9,7 +9,7 @@ is allocated: rows and columns padded to fractals in the cube's spaces, to 32 by
 from dataclasses import dataclass
 
 from .._dtypes import dtype_of
-from .._scalar import Scalar, is_number, maximum, minimum, round_up
+from .._scalar import Scalar, is_number, maximum, minimum, round_up, where
 from ..hardware import Sizes
 from ..lang._record import Loop, Recorder
 from ..lang._types import Buffer, Space
@@ -150,5 +150,7 @@ def narrowest_row(recorder: Recorder) -> Scalar:
         if tile is None or (is_number(tile.shape[1]) and tile.shape[1] == 1):
             continue
         row = tile.shape[1] * float(dtype_of(tile.dtype).bytes)
+        if not is_number(tile.shape[1]):
+            row = where(tile.shape[1] == 1, narrowest, row)
         narrowest = minimum(narrowest, row)
     return narrowest

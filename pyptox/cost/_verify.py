@@ -5,6 +5,7 @@ Everything is read off the recorded nest on plain numbers: errors are overflows 
 chip's minimum; hints are the toolchain's PH001 and a few of our own (``PT2xx``).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from ._occupancy import HARD, Use, occupancy, uses
 
 OVERFLOW, NARROW_ROW = "PT101", "PT102"
 SHORT_ROW, SPILL, IDLE_SLOTS, LARGE_TILE, IDLE_CORES = "PH001", "PT201", "PT202", "PT203", "PT204"
+MAY_WRAP = "PT205"
 
 _BUSY_SHARE = 0.75
 """Below this share of busy core-waves the unevenness of the last wave is worth a hint."""
@@ -145,6 +147,7 @@ def verify(
         *_idle_slots(kernel, specs, values, nest, hardware, options),
         *_large_tiles(nest, chip),
         *_idle_cores(nest, chip, options),
+        *_may_wrap(kernel, nest),
     ]
     return Verification(kernel.name, tuple(errors), tuple(hints))
 
@@ -293,6 +296,32 @@ def _large_tiles(nest: Nest, chip: Hardware) -> Iterator[Finding]:
             yield Finding(LARGE_TILE, message, _where(access.instruction.site), details)
 
 
+_INT8_PRODUCTS = (1 << 31) // (128 * 128)
+"""So many products of two int8 numbers always fit an int32 sum."""
+
+
+def _may_wrap(kernel: Kernel, nest: Nest) -> Iterator[Finding]:
+    for length, node in _reductions([nest.walk], ()):
+        if length >= _INT8_PRODUCTS:
+            message = (
+                f"`{kernel.name}` may add {length:,.0f} products of int8 numbers in int32, which wraps from "
+                f"{_INT8_PRODUCTS:,} of the largest on. Try to split K, with the parts added in fp32"
+            )
+            yield Finding(MAY_WRAP, message, _where(node.site), {"products": length, "limit": _INT8_PRODUCTS})
+
+
+def _reductions(nodes: list, loops: tuple[Loop, ...]) -> Iterator[tuple[float, Any]]:
+    """Products that every int8 product of matrices adds up: those of all turns since its sum was made."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield from _reductions(node.first, (*loops, node))
+        elif node.operation.name == "matmul" and node.tiles[0].dtype == "int8":
+            home = node.writes.loop if node.writes is not None else None
+            inside = loops if home is None else loops[[loop.key for loop in loops].index(home.key) + 1 :]
+            turns = 1 if node.fresh else math.prod(float(loop.count) for loop in inside)
+            yield turns * float(node.tiles[0].shape[1]), node
+
+
 def _idle_cores(nest: Nest, chip: Hardware, options: Options) -> Iterator[Finding]:
     if nest.recorder.alone:  # the blocks of one group say nothing about the whole grid
         return
@@ -304,7 +333,8 @@ def _idle_cores(nest: Nest, chip: Hardware, options: Options) -> Iterator[Findin
         return
     details = {"blocks": blocks, "cores": cores, "waves": waves, "busy_share": busy}
     if blocks < cores:
-        message = f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles, or split K"
+        rest = "" if nest.kind == "AIV" else ", or split K"
+        message = f"{blocks} blocks keep {cores - blocks} of {cores} cores idle. Try smaller tiles{rest}"
     else:
         last = blocks - (waves - 1) * cores
         message = (

@@ -32,7 +32,7 @@ def _causal_run(context, tile: Tile, *, row, column):
     return jnp.where(columns <= rows, tile.payload, jnp.asarray(-1e30, tile.payload.dtype))
 
 
-mask_after = pl.Operation("mask_after", infer=_causal_infer, run=_causal_run, cost=pl.rules.vector(2.0))
+mask_after = pl.Operation("mask_after", infer=_causal_infer, run=_causal_run, cost=pl.rules.vector(2.0), exact=True)
 """Scores of keys after their query set to a large negative number; ``row`` and ``column`` place the tile."""
 
 

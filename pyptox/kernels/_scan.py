@@ -106,7 +106,7 @@ def _last_run(context: Any, tile: Tile, before: Tile):
     return jnp.where((row >= 0) & (column >= 0), last, before.payload)
 
 
-last_element = pl.Operation("last_element", infer=_last_infer, run=_last_run, cost=pl.rules.free)
+last_element = pl.Operation("last_element", infer=_last_infer, run=_last_run, cost=pl.rules.free, exact=True)
 """The last valid element of a tile, or ``before`` where it has none: the scalar unit has read it for the last row."""
 
 

@@ -34,7 +34,9 @@ def _push_cost(context: pl.rules.RuleContext, instruction: Any) -> list:
     return [("MTE3", rows * (t.store_start + columns * width * t.store_byte) / context.vector_split)]
 
 
-push_each = pl.Operation("push_each", infer=_push_infer, run=lambda context, tile: tile.payload, cost=_push_cost)
+push_each = pl.Operation(
+    "push_each", infer=_push_infer, run=lambda context, tile: tile.payload, cost=_push_cost, exact=True
+)
 """A tile from Vec to the cube core's buffer in GM, one transfer a row."""
 
 

@@ -22,6 +22,7 @@ from ._ops import full as full
 from ._ops import load as load
 from ._ops import matmul as matmul
 from ._ops import move as move
+from ._ops import named as named
 from ._ops import store as store
 from ._ops import zeros as zeros
 from ._reading import ROW_MAJOR as ROW_MAJOR
@@ -29,8 +30,6 @@ from ._reading import Operation as Operation
 from ._reading import Order as Order
 from ._reading import TileType as TileType
 from ._reading import swizzled as swizzled
-from ._rounding import ROUNDINGS as ROUNDINGS
-from ._rounding import cast_array as cast_array
 from ._tile_ops import column_index as column_index
 from ._tile_ops import concat_columns as concat_columns
 from ._tile_ops import deinterleave as deinterleave

@@ -56,7 +56,7 @@ def _load_cost(context: rules.RuleContext, instruction: Any) -> list:
     return [(pipe, count * (cycles + waited) / context.vector_split) for pipe, cycles in rules.load(each, row)]
 
 
-_load_rows = Operation("load_rows", infer=_load_infer, run=_load_run, cost=_load_cost)
+_load_rows = Operation("load_rows", infer=_load_infer, run=_load_run, cost=_load_cost, exact=True)
 
 
 def load_rows(tensor: Tensor, rows: Tile, column: Index | Scalar, width: Scalar, *, wait: bool = False) -> Tile:
@@ -96,7 +96,7 @@ def _store_cost(context: rules.RuleContext, instruction: Any) -> list:
     return [(pipe, count * cycles / context.vector_split) for pipe, cycles in rules.store(each, row)]
 
 
-_store_rows = Operation("store_rows", infer=_store_infer, run=_store_run, cost=_store_cost)
+_store_rows = Operation("store_rows", infer=_store_infer, run=_store_run, cost=_store_cost, exact=True)
 
 
 def store_rows(tensor: Tensor, rows: Tile, column: Index | Scalar, tile: Tile) -> None:

@@ -68,6 +68,7 @@ _load = Operation(
     infer=_load_infer,
     run=lambda context, *, tensor, offsets, shape, space, valid: context.read(tensor, offsets, shape, valid),
     cost=rules.load,
+    exact=True,
 )
 
 
@@ -113,6 +114,7 @@ _store = Operation(
     infer=_store_infer,
     run=lambda context, tile, *, tensor, offsets, atomic: context.write(tensor, offsets, tile, atomic),
     cost=rules.store,
+    exact=True,
 )
 
 
@@ -170,7 +172,7 @@ def _in_steps_of(size: int, offset: Index | Scalar) -> bool:
     return all(isinstance(n, int) and n % size == 0 for n in (offset.constant, *factors))
 
 
-_move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move)
+_move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move, exact=True)
 
 
 def move(
@@ -222,6 +224,7 @@ _spill = Operation(
     run=lambda context, tile: tile.payload,
     cost=rules.spill,
     alias=0,
+    exact=True,
 )
 
 
@@ -288,6 +291,28 @@ def matmul(
         return _mad(left, right, carried)
 
     return _spill(pipeline(cdiv(valid_depth, part), step, acc, stages=2))
+
+
+# --------------------------------------------------------------------------------------------------------- names
+def _named_infer(tile: Tile, *, title: str) -> TileType:
+    if not isinstance(title, str) or not title:
+        raise KernelError(f"`title` of a named tile must be a text; got {title!r}")
+    return TileType(tile.shape, tile.valid, tile.dtype, tile.space)
+
+
+_named = Operation(
+    "named",
+    infer=_named_infer,
+    run=lambda context, tile, *, title: tile.payload,
+    cost=rules.free,
+    alias=0,
+    exact=True,
+)
+
+
+def named(tile: Tile, title: str) -> Tile:
+    """``tile``, known as ``title`` to :func:`pyptox.precision.intermediates`; it costs nothing."""
+    return _named(tile, title=title)
 
 
 # ------------------------------------------------------------------------------------------------------ creation

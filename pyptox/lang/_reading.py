@@ -41,6 +41,8 @@ class Operation:
         cost: ``cost(context, instruction) -> [(pipe, cycles), ...]``, one entry per pipe it occupies in turn,
             linear in the time constants ``context.times``.
         alias: position of the operand whose buffer the result reuses (an accumulator), or None.
+        exact: every element of the result is an element of an operand, or follows from comparing them: nothing is
+            rounded.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Operation:
     run: Callable[..., Any]
     cost: Callable[..., list]
     alias: int | None = None
+    exact: bool = False
 
     def __call__(self, *tiles: Tile, **attributes: Any) -> Any:
         for position, tile in enumerate(tiles):

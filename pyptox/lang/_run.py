@@ -16,6 +16,7 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
+from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
@@ -286,15 +287,16 @@ def reference(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **
     The inputs are converted exactly; the computation runs in its own float64 scope on the CPU.
     """
     arrays, specs = _arrays_and_specs(kernel, inputs)
-    arrays = [np.asarray(array) for array in arrays]
-    wide = [array if array.dtype == np.int32 else array.astype(np.float64) for array in arrays]
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        outputs = _lookup(kernel, specs, parameters, hardware, True)(*wide)
-        outputs = tuple(np.asarray(output) for output in outputs)
+    wide = [widened(name, array) for name, array in zip(kernel.inputs, arrays, strict=True)]
+    with float64_scope():
+        outputs = collected(tuple(kernel.outputs), _lookup(kernel, specs, parameters, hardware, True)(*wide))
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _lookup(kernel, specs, parameters, hardware, float64):
+def compilation_key(
+    kernel: Kernel, specs: Mapping[str, Spec], parameters: Mapping[str, Any], hardware: Hardware | None
+) -> tuple[tuple, tuple, tuple]:
+    """What the values of a kernel are compiled for: specs, configuration, and the sizes of the chip that matter."""
     sizes = (hardware or a2a3()).sizes
     values = kernel.configuration(parameters)
     limits = {name: int(getattr(sizes, name)) for name in ("left", "right", "acc", "fractal_rows", "fractal_bytes")}
@@ -302,4 +304,8 @@ def _lookup(kernel, specs, parameters, hardware, float64):
     known = [
         (n, s if s.values is None else dataclasses.replace(s, values=(0,) * len(s.values))) for n, s in specs.items()
     ]
-    return _compiled(kernel, tuple(known), tuple(values.items()), tuple(limits.items()), float64)
+    return tuple(known), tuple(values.items()), tuple(limits.items())
+
+
+def _lookup(kernel, specs, parameters, hardware, float64):
+    return _compiled(kernel, *compilation_key(kernel, specs, parameters, hardware), float64)

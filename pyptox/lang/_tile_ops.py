@@ -40,7 +40,7 @@ def _slice_run(context: Any, tile: Tile, *, start: Index | Scalar, width: Scalar
     return cut(context, tile.payload, (0, start), (tile.payload.shape[0], width))
 
 
-_slice = Operation("slice_columns", infer=_slice_infer, run=_slice_run, cost=rules.free, alias=0)
+_slice = Operation("slice_columns", infer=_slice_infer, run=_slice_run, cost=rules.free, alias=0, exact=True)
 
 
 def slice_columns(tile: Tile, start: Index | Scalar, width: Scalar) -> Tile:
@@ -62,6 +62,7 @@ _concat = Operation(
     infer=_concat_infer,
     run=lambda context, a, b: jnp.concatenate([a.payload, b.payload], axis=1),
     cost=rules.vector(),
+    exact=True,
 )
 
 
@@ -80,7 +81,7 @@ def _every_other(name: str, which: int) -> Operation:
         shape = tile.shape[0], _half(tile.shape[1], which)
         return TileType(shape, (tile.valid[0], _half(tile.valid[1], which)), tile.dtype, Vec)
 
-    return Operation(name, infer=infer, run=lambda context, t: t.payload[:, which::2], cost=rules.vector())
+    return Operation(name, infer=infer, run=lambda context, t: t.payload[:, which::2], cost=rules.vector(), exact=True)
 
 
 _even, _odd = _every_other("even_columns", 0), _every_other("odd_columns", 1)
@@ -102,6 +103,7 @@ _interleave = Operation(
     infer=_interleave_infer,
     run=lambda context, a, b: jnp.stack([a.payload, b.payload], axis=2).reshape(a.payload.shape[0], -1),
     cost=rules.vector(_BY_ELEMENT),
+    exact=True,
 )
 
 
@@ -122,6 +124,7 @@ _column_index = Operation(
     infer=lambda *, shape, start: TileType(tuple(shape), tuple(shape), "int32", Vec),
     run=_column_index_run,
     cost=rules.vector(),
+    exact=True,
 )
 
 
@@ -143,6 +146,7 @@ _select_greater = Operation(
     infer=_select_infer,
     run=lambda context, a, b, x, y: jnp.where(a.payload > b.payload, x.payload, y.payload),
     cost=rules.vector(2.0),
+    exact=True,
 )
 
 
@@ -162,7 +166,7 @@ def _row_argmax_run(context: Any, tile: Tile):
     return jnp.argmax(masked, axis=1, keepdims=True).astype(context.dtype("int32"))
 
 
-row_argmax = Operation("row_argmax", infer=_row_argmax_infer, run=_row_argmax_run, cost=rules.vector(3.0))
+row_argmax = Operation("row_argmax", infer=_row_argmax_infer, run=_row_argmax_run, cost=rules.vector(3.0), exact=True)
 """The column of the largest float of each row, int32; the first one on ties."""
 
 
@@ -193,7 +197,7 @@ def _order_cost(context: rules.RuleContext, instruction: Any) -> list:
     return [(pipe, cycles * (2.0 + 2.0 * merges))]
 
 
-_largest = Operation("largest_columns", infer=_order_infer, run=_order_run, cost=_order_cost)
+_largest = Operation("largest_columns", infer=_order_infer, run=_order_run, cost=_order_cost, exact=True)
 
 
 def largest_columns(values: Tile, ranks: Tile, count: int) -> Tile:
@@ -223,6 +227,7 @@ _take = Operation(
         tile.payload, columns.payload.astype(jnp.int32), axis=1, mode="clip"
     ),
     cost=_take_cost,
+    exact=True,
 )
 
 

@@ -4,11 +4,12 @@ The bound of one output element is ``((sqrt(K) + s) u32 + u_casts) |a||b| + u |c
 partial
 sums carried from step to step, intermediate narrowing, and half a unit in the last place of the output.
 ``sqrt(K)`` is the probabilistic error of a sum (Higham and Mary 2019), ``|a||b|`` is the kernel's
-reference on the absolute values of its inputs. Integers must be exact.
+reference on the absolute values of its inputs. An integer output is rounded from what float64 says, and exact where
+that is whole.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,12 +17,15 @@ import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
+from .._rounding import cast
 from ..cost._evaluate import instructions
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
 from ..lang._run import reference, run
 from ..lang._types import Spec
+from ._chunks import spacing_of
+from ._inputs import sample_inputs
 from ._shrink import reduction_length, shrink
 
 _U32 = 2.0**-24
@@ -47,7 +51,7 @@ class PrecisionReport:
         exact: elements equal to the rounded float64 value, of ``elements``.
         bound: the bound at the element that comes nearest to it; ``bound_share`` is the largest error
             over its bound.
-        passed: every element within its bound; for integers, every element equal.
+        passed: every element within its bound.
     """
 
     kernel: str
@@ -88,23 +92,6 @@ class PrecisionReport:
             f"{self.exact:,} of {self.elements:,} equal to the rounded float64\n"
             f"compared {shapes}; seed {self.seed}"
         )
-
-
-def sample_inputs(kernel: Kernel, specs: Mapping[str, Spec], seed: int = 0) -> list[Any]:
-    """Seeded inputs: standard normal float32 narrowed to the dtype, uniform integers; control inputs as
-    they are."""
-    generator = np.random.default_rng(seed)
-    arrays: list[Any] = []
-    for name in kernel.inputs:
-        spec = specs[name]
-        dtype = dtype_of(spec.dtype)
-        if spec.values is not None:
-            arrays.append(spec)
-        elif dtype.floating:
-            arrays.append(generator.standard_normal(spec.shape, np.float32).astype(dtype.jax))
-        else:
-            arrays.append(generator.integers(-128, 128, spec.shape, dtype=np.int32).astype(dtype.jax))
-    return arrays
 
 
 def _store_tile(recorder: Recorder) -> tuple[int, int]:
@@ -172,8 +159,24 @@ def check(
     >>> check(px.kernels.matmul, specs, {"m": 16, "n": 32, "k": 32}).max_abs
     0.0
     """
-    values = kernel.configuration(values)
     chip = hardware or a2a3()
+    values, specs = compared(kernel, specs, values, chip, rows, columns)
+    inputs = sample_inputs(kernel, specs, seed)
+    got = _tuple(run(kernel, *inputs, hardware=chip, **values))
+    expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+    return bound_report(kernel, specs, values, chip, inputs, got, expected, seed)
+
+
+def compared(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    chip: Hardware,
+    rows: int | None = None,
+    columns: int | None = None,
+) -> tuple[dict[str, Any], dict[str, Spec]]:
+    """The whole configuration, and the specs of the part of a problem that is compared; as in :func:`check`."""
+    values = kernel.configuration(values)
     tile = _store_tile(Recorder.of_integers(kernel, specs, values, chip))
     shape: tuple[int, ...] = specs[next(iter(kernel.outputs))].shape
     rows = _with_edge(shape[-2] if len(shape) > 1 else 1, tile[0]) if rows is None else rows
@@ -189,9 +192,20 @@ def check(
             f"{elements:,} with {rows} rows and {columns} columns of its output. Try fewer rows or columns, or a "
             "shorter reduction"
         )
-    inputs = sample_inputs(kernel, specs, seed)
-    got = _tuple(run(kernel, *inputs, hardware=chip, **values))
-    expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+    return values, specs
+
+
+def bound_report(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    chip: Hardware,
+    inputs: Sequence[Any],
+    got: Sequence[Any],
+    expected: Sequence[Any],
+    seed: int,
+) -> PrecisionReport:
+    """The output that comes nearest to its bound, or exceeds it most."""
     magnitude = _tuple(reference(kernel, *map(_absolute, inputs), hardware=chip, **values))
     steps, casts = _accumulation(Recorder.of_integers(kernel, specs, values, chip), tuple(kernel.outputs))
     length = reduction_length(kernel, specs)
@@ -215,16 +229,6 @@ def _absolute(value: Any) -> Any:
     return np.abs(value)
 
 
-def _ulp(dtype: str, expected: np.ndarray) -> np.ndarray:
-    """The unit in the last place of ``dtype`` at each value; 1 for integers."""
-    kind = dtype_of(dtype)
-    if not kind.floating:
-        return np.ones_like(expected)
-    smallest = {"bf16": -126, "fp16": -14, "fp32": -126}[kind.name]  # exponents of the smallest normal numbers
-    exponent = np.maximum(np.frexp(expected)[1] - 1.0, smallest)
-    return np.exp2(exponent) * 2.0 * kind.unit_roundoff
-
-
 def _compare(
     kernel: Kernel,
     specs: Mapping[str, Spec],
@@ -238,12 +242,16 @@ def _compare(
     dtype = specs[name].dtype
     floating = dtype_of(dtype).floating
     stored = np.asarray(got)
-    rounded = expected.astype(stored.dtype).astype(np.float64)
-    wide = stored.astype(np.float64)
-    error = np.abs(wide - expected)
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond the largest value, and NaN
+        rounded = np.asarray(cast(expected, dtype, saturate=False)).astype(np.float64)
+        wide = stored.astype(np.float64)
+        error, apart = np.abs(wide - expected), np.abs(wide - rounded)
+    apart = np.where(wide == rounded, 0.0, np.where(np.isfinite(apart), apart, np.inf))
     error = np.where(np.isfinite(error), error, np.inf)
-    ulp = _ulp(dtype, expected)
-    bound = accumulated + 0.5 * ulp if floating else np.zeros_like(expected)
+    ulp = spacing_of(stored.dtype).at(np.abs(expected))
+    bound = accumulated + 0.5 * ulp
+    if not floating:
+        bound = np.where(expected == np.round(expected), 0.0, bound)
     share = np.divide(error, bound, out=np.where(error > 0, np.inf, 0.0), where=bound > 0)
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     nearest = np.unravel_index(int(np.argmax(share)), share.shape)
@@ -258,7 +266,7 @@ def _compare(
         got=float(wide[worst]),
         expected=float(expected[worst]),
         relative_l2=float(np.linalg.norm(error)) / norm if norm else float(np.linalg.norm(error)),
-        max_ulp=float(np.max(np.abs(wide - rounded) / ulp)),
+        max_ulp=float(np.max(apart / ulp)),
         exact=int(np.sum(wide == rounded)),
         elements=int(error.size),
         bound=float(bound[nearest]),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._dtypes import dtype_of
+from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware
 from ..lang._run import _lookup
 from ..lang._types import Spec
@@ -103,11 +104,10 @@ def _check_control(graph: Graph, specs: Sequence[Spec]) -> None:
 def reference(program: Program, *arrays: Any, hardware: Hardware | None = None) -> Any:
     """What the program returns in float64, its casts removed; NumPy arrays."""
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
-    given = [np.asarray(_array(array)) for array in arrays]
-    wide = [array if array.dtype == np.int32 else array.astype(np.float64) for array in given]
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+    wide = [widened(name, _array(array)) for name, array in zip(program.tensors, arrays, strict=True)]
+    with float64_scope():
         results = _execute(recorded, wide, range(len(recorded.tasks)), hardware, True)
-        results = tuple(np.asarray(result) for result in results)
+        results = collected([f"result {number}" for number in range(len(results))], results)
     return results[0] if len(results) == 1 else results
 
 

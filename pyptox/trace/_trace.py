@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..cost import Options
+from ..cost import Cost, Options, cost_of
 from ..cost._batch import options_for
-from ..cost._machine import Event, closed_form, count_instructions, simulate
-from ..cost._verify import plain_nest
+from ..cost._core import last_done
+from ..cost._machine import Event
+from ..cost._occupancy import HARD
+from ..cost._verify import plain_hardware
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
@@ -41,12 +43,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Trace:
-    """The simulation of the busiest core of a kernel.
+    """The simulation of the core of a kernel that is done last.
 
     Attributes:
         events: every instruction, in program order; times in cycles.
         cycles: from the start to the end of the last one.
         closed_cycles: the same by the closed form.
+        kernel_cycles: cycles of the kernel. More than those of the core where HBM is busy longer than any core.
+        blocks: of the kernel's blocks on this core.
         busy: cycles that each pipe works.
         bubbles: idle cycles by pipe and cause: ``operand`` (not ready), ``slot`` (not free), ``end`` (nothing left).
         chain: the instructions that set the time of one steady iteration, latest first; each waited for the next.
@@ -61,6 +65,8 @@ class Trace:
     clock_mhz: float
     cycles: float
     closed_cycles: float
+    kernel_cycles: float
+    blocks: int
     busy: dict[str, float]
     bubbles: dict[str, dict[str, float]]
     chain: tuple[Link, ...]
@@ -73,13 +79,21 @@ class Trace:
         content = {n: getattr(self, n) for n in self.__dataclass_fields__ if n not in ("events", "chain")}
         return content | {"instructions": len(self.events), "chain": [vars(link) for link in self.chain]}
 
+    def _floor(self) -> list[str]:
+        """What holds the kernel longer than the core."""
+        if self.kernel_cycles <= 1.0001 * self.closed_cycles:
+            return []
+        return [f"the kernel takes {self.kernel_cycles:,.0f} cycles: HBM is busy longer than any core"]
+
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {spec}" for name, spec in self.specs.items())
         values = " ".join(f"{name}={value}" for name, value in self.values.items())
         lines = [
             f"{self.kernel} on {self.hardware}: {shapes}; {values}",
-            f"{self.cycles:,.0f} cycles ({self.cycles / self.clock_mhz:,.2f} µs), {len(self.events):,} instructions; "
+            f"{self.cycles:,.0f} cycles ({self.cycles / self.clock_mhz:,.2f} µs), {len(self.events):,} instructions "
+            f"of {self.blocks:,} block{'s' if self.blocks > 1 else ''} on one core; "
             f"closed form {self.closed_cycles:,.0f} ({self.closed_cycles / max(self.cycles, 1.0) - 1:+.2%})",
+            *self._floor(),
             "",
             "pipe        busy cycles   share   waits for operands   for slots   at the end",
         ]
@@ -149,7 +163,7 @@ def _period(event: Event) -> tuple[int, ...]:
     return event.iteration[:2]
 
 
-def _degenerate(kernel: Kernel, kind: str, busy: Mapping[str, float]) -> tuple[str, ...]:
+def _degenerate(kind: str, busy: Mapping[str, float]) -> tuple[str, ...]:
     reasons = []
     if kind in ("AIC", "MIX") and not busy.get("CUBE"):
         reasons.append("no cube work in a kernel of the cube core")
@@ -158,6 +172,15 @@ def _degenerate(kernel: Kernel, kind: str, busy: Mapping[str, float]) -> tuple[s
     if not any(cycles for pipe, cycles in busy.items() if pipe != "SCALAR"):
         reasons.append("nothing but scalar work")
     return tuple(reasons)
+
+
+def _does_not_fit(cost: Cost, hardware: Hardware) -> tuple[str, ...]:
+    over = []
+    for space in HARD:
+        used, limit = float(cost.occupancy[space.value]), float(getattr(hardware.sizes, space.size_name))
+        if used > limit:
+            over.append(f"does not fit the chip: {space.value} takes {used / 1024:,.0f} of {limit / 1024:,.0f} KiB")
+    return tuple(over)
 
 
 def trace(
@@ -169,7 +192,7 @@ def trace(
     *,
     limit: int = LIMIT,
 ) -> Trace:
-    """Simulate the busiest core of ``kernel`` instruction by instruction.
+    """Simulate the core of ``kernel`` that is done last, instruction by instruction.
 
     >>> import pyptox as px
     >>> specs = px.kernels.matmul.specs(px.spec((16, 512), "bf16"), px.spec((512, 256), "bf16"))
@@ -179,8 +202,9 @@ def trace(
     """
     values = kernel.configuration(values)
     options = options_for(kernel, options, values)
-    nest = plain_nest(kernel, specs, values, hardware, options)
-    events = list(simulate(nest.walk, limit))
+    core = last_done(kernel, specs, values, hardware, options)
+    cost = cost_of(kernel, specs, values, plain_hardware(hardware), options)
+    events = list(core.simulate(limit))
     cycles = max((event.end for event in events), default=0.0)
     busy: dict[str, float] = {}
     for event in events:
@@ -192,11 +216,13 @@ def trace(
         hardware=hardware.name,
         clock_mhz=float(hardware.clock_mhz),
         cycles=cycles,
-        closed_cycles=float(closed_form(nest.walk, options.warm)),
+        closed_cycles=core.closed_cycles(options.warm),
+        kernel_cycles=float(cost.cycles),
         busy=busy,
         bubbles=_bubbles(events, cycles),
         chain=_chain(events, busy, cycles),
-        degenerate=_degenerate(kernel, nest.kind, busy),
-        complete=count_instructions([nest.walk]) <= limit,
+        degenerate=_degenerate(core.nests[0].kind, busy) + _does_not_fit(cost, hardware),
+        blocks=core.blocks,
+        complete=core.instructions <= limit,
         events=tuple(events),
     )

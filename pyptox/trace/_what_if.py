@@ -6,9 +6,9 @@ from typing import Any
 
 from ..cost import Options
 from ..cost._batch import options_for
+from ..cost._core import last_done
 from ..cost._evaluate import cost_of
-from ..cost._machine import full_cycles
-from ..cost._verify import plain_hardware, plain_nest
+from ..cost._verify import plain_hardware
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
@@ -41,8 +41,8 @@ def what_if(
 
     def simulated(configuration: Mapping[str, Any]) -> tuple[float, bool]:
         chosen = options_for(kernel, options, configuration)
-        nest = plain_nest(kernel, specs, configuration, hardware, chosen)
-        return full_cycles(nest.walk), bool(cost_of(kernel, specs, configuration, chip, chosen).legal)
+        core = last_done(kernel, specs, configuration, hardware, chosen)
+        return core.full_cycles(), bool(cost_of(kernel, specs, configuration, chip, chosen).legal)
 
     before, _ = simulated(values)
     changes = []

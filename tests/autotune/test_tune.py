@@ -1,5 +1,6 @@
 """``tune``: resuming, progress, messages, and results of every kernel and method."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import autotune
 import pyptox as px
 from autotune import Integer, Multiple, Progress, Result, Space
 from pyptox import lang as pl
+from pyptox import precision
 
 A, B = px.spec((100, 500), "bf16"), px.spec((500, 300), "bf16")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -190,9 +192,9 @@ WRONG = [
     ),
     (lambda: tune(space=Space(m=autotune.Choice("wide"))), "`m` of `space` must hold integers from 1 to .*got Choice"),
     (lambda: tune(space=Space(stages=Integer(7, 9))), "`stages` of `space` must hold integers from 1 to 4"),
-    (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: tune(space=Space(m=Multiple(4096, 8192, 4096))), "of which `Mat` removed"),
     (lambda: tune(space=Space(m=Multiple(16, 64, 16)).where("none", lambda at: at["m"] < 0)), "`none` removed"),
-    (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "`Mat` removed the last"),
+    (lambda: tune(method="random", space=Space(m=Multiple(4096, 8192, 4096))), "of which `Mat` removed"),
     (lambda: Multiple(HALF, 64, 16), "`low` of Multiple must be an integer, got 1.5"),
     (lambda: Integer(1, TEXT), "`high` of Integer must be an integer, got '4'"),
 ]
@@ -251,3 +253,38 @@ def test_a_search_over_choices_resumes(tmp_path):
     first = autotune.tune(scaled, SCALED, space=space, check=False, store=tmp_path / "trials.jsonl")
     again = autotune.tune(scaled, SCALED, space=space, check=False, store=tmp_path / "trials.jsonl")
     assert again.best == first.best
+
+
+def test_a_gate_is_required_of_every_finalist(tmp_path):
+    a, b = px.spec((16, 2048), "bf16"), px.spec((2048, 512), "bf16")
+    space = Space(m=Integer(16, 16), n=Integer(128, 128), k=Multiple(128, 256, step=128), splits=Integer(1, 3))
+
+    def tuned(gate):
+        return autotune.tune(px.kernels.matmul_split_k, a, b, space=space, gate=gate)
+
+    def error(candidate: autotune.Candidate) -> float:
+        assert candidate.relative_l2 is not None
+        return candidate.relative_l2
+
+    loose = tuned(precision.RelL2(1e-3))
+    errors = [error(c) for c in loose.candidates]
+    assert loose.rejected["gate"] == 0
+    assert len(set(errors)) > 1  # the order of the sum changes the error
+    assert all(0 < e < 1e-5 for e in errors)
+    front = loose.pareto
+    assert all(x.time_us <= y.time_us and error(x) > error(y) for x, y in itertools.pairwise(front))
+    assert not any(c.time_us < p.time_us and error(c) <= error(p) for c in loose.candidates for p in front)
+    assert error(front[-1]) == min(errors)
+    loose.save(tmp_path / "result.json")
+    assert Result.load(tmp_path / "result.json") == loose
+    assert "rel L2" in loose.table()
+
+    limit = sorted(errors)[len(errors) // 2]
+    strict = tuned(precision.RelL2(limit))
+    assert 0 < strict.rejected["gate"] < len(errors)
+    left = {str(c.config) for c in loose.candidates if error(c) <= limit}
+    assert {str(c.config) for c in strict.candidates} == left
+    assert strict.check is not None
+    assert strict.check["passed"]
+    with pytest.raises(autotune.NoCandidatePassedError, match=r"none does.*relative L2 .* \(at most 1e-12\)"):
+        tuned(precision.RelL2(1e-12))
