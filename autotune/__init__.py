@@ -13,6 +13,9 @@ from ._parameter import AbstractParameter as AbstractParameter
 from ._progress import Progress as Progress
 from ._result import Candidate as Candidate
 from ._result import Result as Result
+from ._rings import rings as rings
+from ._rings_result import RingsResult as RingsResult
+from ._rings_result import ScopeChoice as ScopeChoice
 from ._search._base import AbstractSearch as AbstractSearch
 from ._search._base import Found as Found
 from ._search._base import minimise as minimise

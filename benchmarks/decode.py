@@ -6,7 +6,6 @@ Predicted on the chip (``[MODEL]``); with ``PYPTO_BENCH=1`` the same program is 
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,49 +152,23 @@ def ladder_table(steps: Sequence[Prediction]) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------- for real
-def asked_for() -> bool:
-    """Whether ``PYPTO_BENCH`` asks for real times."""
-    return os.environ.get("PYPTO_BENCH", "") not in ("", "0", "false", "False")
-
-
-def _knob(name: str, default: int, least: int) -> int:
-    text = os.environ.get(name, "") or str(default)
-    if not text.isdecimal() or int(text) < least:
-        raise ModelError(f"`{name}` must be an integer of at least {least}; got {text!r}")
-    return int(text)
-
-
 def measure(
     variant: Variant,
-    *,
     config: Config,
     dtype: str = "bf16",
     batch: int = 16,
     context: int = 3338,
-    rounds: int | None = None,
-    warmup: int | None = None,
-) -> list[float]:
-    """Times of decode steps on the local JAX device, µs: random weights, one more key a round.
-
-    ``rounds`` and ``warmup`` are ``PYPTO_BENCH_ROUNDS`` and ``PYPTO_BENCH_WARMUP`` where left out, 100 and 5.
+    *,
+    rounds: int = 100,
+    warmup: int = 5,
+) -> np.ndarray:
+    """Times of ``rounds`` decode steps on the local JAX device, µs: random weights, one more key a round.
 
     Raises:
         ModelError: a context beyond the model's.
     """
-    rounds = rounds or _knob("PYPTO_BENCH_ROUNDS", 100, 1)
-    warmup = _knob("PYPTO_BENCH_WARMUP", 5, 0) if warmup is None else warmup
     model = Model(random_weights(config, dtype), variant)
-    return list(model.step_times_us(batch, context, rounds=rounds, warmup=warmup))
-
-
-def run_lines(times: Sequence[float], raw: bool = False) -> str:
-    """The ``[RUN]`` lines of the toolchain's benchmark."""
-    numbers = np.asarray(times)
-    headline = (
-        f"[RUN]   effective_us ({len(numbers)} rounds) min={numbers.min():.1f} median={np.median(numbers):.1f} "
-        f"mean={numbers.mean():.1f} max={numbers.max():.1f}"
-    )
-    return headline + (f"\n[RUN]   raw_us {' '.join(f'{t:.1f}' for t in numbers)}" if raw else "")
+    return np.array(list(model.step_times_us(batch, context, rounds=rounds, warmup=warmup + 1)))  # one to compile
 
 
 def variant_of(name: str, file: Path | None = None) -> Variant:

@@ -71,6 +71,11 @@ class Capture:
         return f"{self.name(task_id, core_type)}{spmd}({label(task_id)})"
 
     @cached_property
+    def whole(self) -> bool:
+        """The graph lists every task that has rows, and every row of its tasks is there."""
+        return whole(self.records, self.deps)
+
+    @cached_property
     def _tasks(self) -> dict[int, Task]:
         return {task.task_id: task for task in (self.deps.tasks if self.deps else ())}
 
@@ -136,6 +141,14 @@ def read_counters(path: Path) -> "pmu.Capture":
         raise damage("pmu", path.name, "", None, str(error).removeprefix(f"{path}: ")) from None
 
 
+def whole(records: Records, deps: Deps | None) -> bool:
+    """The graph lists every task that has rows, and every row of its tasks is there."""
+    if deps is None:
+        return False
+    ids, rows = np.unique(records.blocks.task_id, return_counts=True)
+    return dict(zip(ids.tolist(), rows.tolist(), strict=True)) == {t.task_id: t.rows for t in deps.tasks if t.rows}
+
+
 def _partial(records: Records, deps: Deps | None) -> list[str]:
     missing = []
     seen = set(np.unique(records.blocks.task_id).tolist())
@@ -148,7 +161,7 @@ def _partial(records: Records, deps: Deps | None) -> list[str]:
         if unlisted:
             missing.append(f"{unlisted} of {len(seen)} tasks with rows in {deps_file.FILE}: their inputs are not known")
     cores = len(np.unique(records.blocks.core_id))
-    if cores < len(records.core_types):
+    if cores < len(records.core_types) and not whole(records, deps):
         missing.append(f"rows of {len(records.core_types) - cores} of {len(records.core_types)} cores")
     what = {2: "dispatch and finish stamps", 3: "scheduler phases", 4: "submits"}
     missing += [f"{text}: recorded from level {level}" for level, text in what.items() if records.level < level]

@@ -12,6 +12,7 @@ from .._files import write_whole
 from ._capture import Capture
 from ._deps import label
 from ._graph import waits
+from ._overhead import overhead
 from ._tables import NO_TASK, Records
 
 FILE = "merged_swimlane.json"
@@ -23,6 +24,13 @@ _PROCESSES = {
     WORKER_VIEW: "Worker View",
 }
 _QUEUE = 3999
+_OVERHEAD = {
+    **{f"oh_aic_{name}": 9101 + n for n, name in enumerate(("idle", "ready", "overhead"))},
+    **{f"oh_aiv_{name}": 9111 + n for n, name in enumerate(("idle", "ready", "overhead"))},
+    "oh_all_overhead": 9121,
+    "oh_has_overhead": 9122,
+}
+_COUNTERS = {_QUEUE: "shared_ready_queue"} | {tid: name for name, tid in _OVERHEAD.items()}
 _MARKERS = ("dummy_task", "predicated_skip")
 _LANES = 10
 """Numbers of lanes that one core has; dispatch windows that overlap take one each."""
@@ -36,7 +44,7 @@ def write_swimlane(path: str | os.PathLike[str], capture: Capture) -> None:
 def swimlane(capture: Capture) -> dict[str, Any]:
     """The trace as a Chrome-trace object."""
     records = capture.records
-    events = [*_submits(records), *_phases(records), *_queues(records)]
+    events = [*_submits(records), *_phases(records), *_queues(records), *_overheads(capture)]
     workers, anchors = _workers(capture)
     if records.level >= 2:
         events += _windows(capture)
@@ -57,8 +65,8 @@ def _headers(capture: Capture, events: list[dict[str, Any]]) -> Iterator[dict[st
 def _lane(capture: Capture, pid: int, tid: int) -> str:
     if pid == ORCHESTRATOR:
         return f"Orchestrator_{tid - 4000}"
-    if tid == _QUEUE:
-        return "shared_ready_queue"
+    if tid in _COUNTERS:
+        return _COUNTERS[tid]
     if pid == SCHEDULER:
         return f"Scheduler_{(tid - 30000) // 10}" + (" resolve" if tid % 10 else "")
     if tid >= 19000:
@@ -109,6 +117,13 @@ def _queues(records: Records) -> Iterator[dict[str, Any]]:
         counts = dict(zip(("AIC", "AIV", "MIX"), depths, strict=True))
         head = {"ph": "C", "cat": "queue", "name": "shared_ready_queue", "pid": SCHEDULER, "tid": _QUEUE}
         yield {**head, "ts": ts, "args": counts}
+
+
+def _overheads(capture: Capture) -> Iterator[dict[str, Any]]:
+    for name, steps in overhead(capture).items():
+        head = {"ph": "C", "cat": "overhead", "name": name, "pid": SCHEDULER, "tid": _OVERHEAD[name]}
+        for ts, value in zip(steps.at_us.tolist(), steps.values.tolist(), strict=True):
+            yield {**head, "ts": ts, "args": {"value": value}}
 
 
 def _windows(capture: Capture) -> Iterator[dict[str, Any]]:

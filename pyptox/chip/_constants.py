@@ -34,6 +34,8 @@ class Schedule:
         dummy_us: a scheduler thread retires a dummy task.
         doorbell_us: from publishing to the core's seeing it.
         receive_us: from there to the start of the kernel.
+        first_us: the first block of a core starts so much later.
+        fin_us: from the end of a block until its core shows it.
         poll_us: looking at one core for its end; a thread looks at its busy cores in turn.
         switch_us: from the end of a block to the start of the one that is pending on the core.
         threads: scheduler threads.
@@ -52,6 +54,8 @@ class Schedule:
     dummy_us: Number
     doorbell_us: Number
     receive_us: Number
+    first_us: Number
+    fin_us: Number
     poll_us: Number
     switch_us: Number
     threads: int = 3
@@ -89,6 +93,7 @@ jax.tree_util.register_dataclass(Schedule, data_fields=list(CONSTANTS), meta_fie
 _CAPTURE = "fit to one scheduler thread of a Qwen3-14B decode layer's capture on a2a3 (swimlane level 4): a prior"
 _MMIO = "hw-native-sys/simpler:docs/hardware/mmio-performance.md"
 _SWITCH = "hw-native-sys/simpler: investigation 2026-07-aicore-swimlane-switch"
+_COLD = "hw-native-sys/simpler: investigation 2026-06-aicore-cold-start-warmup"
 _SOURCES = {
     "submit_us": f"{_CAPTURE}; median submit of 82",
     "submit_edge_us": f"{_CAPTURE}; a join of 87 edges took 15.84 µs",
@@ -99,6 +104,8 @@ _SOURCES = {
     "dummy_us": f"assumed: one pass of an idle scheduler loop, 0.44 µs ({_CAPTURE})",
     "doorbell_us": _MMIO,
     "receive_us": f"{_SWITCH}: 0.28 to 0.42 µs, warm",
+    "first_us": f"{_COLD}: 1.9 to 3.2 µs from receiving a core's first task to its start, less those of a warm one",
+    "fin_us": f"{_MMIO}: 0.6 µs on average from an end to its being seen, one core looked at, less that look",
     "poll_us": f"{_MMIO}: one COND load takes 95 to 105 ns, one after the other",
     "switch_us": f"{_SWITCH}: 0.29 µs of setup; the 0.52 µs for a swimlane record are left out",
     "threads": "hw-native-sys/simpler:RUNTIME_LOGIC.md: one orchestrator and three schedulers",
@@ -121,10 +128,23 @@ def a2a3_schedule() -> Schedule:
         dummy_us=0.44,
         doorbell_us=0.14,
         receive_us=0.35,
+        first_us=2.2,
+        fin_us=0.5,
         poll_us=0.10,
         switch_us=0.29,
         sources=_SOURCES,
     )
+
+
+def a5_schedule() -> Schedule:
+    """The runtime on Ascend A5: four schedulers; no cost of theirs is published, so they are those of A2 and A3.
+
+    >>> a5_schedule().threads
+    4
+    """
+    taken = {name: f"taken over from a2a3; no figure is published for a5 ({text})" for name, text in _SOURCES.items()}
+    threads = "hw-native-sys/simpler:RUNTIME_LOGIC.md: one orchestrator and four schedulers"
+    return dataclasses.replace(a2a3_schedule(), threads=4, sources=taken | {"threads": threads})
 
 
 def on_grid(time_us: Any) -> Any:

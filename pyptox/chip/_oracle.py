@@ -2,8 +2,8 @@
 
 What is simulated:
 
-* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``. An
-  allocation is complete when it is submitted.
+* The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``, or
+  ends when it was measured to. An allocation is complete when it is submitted.
 * A task is ready when it is submitted and its last producer is finished. Ready queues, one for each shape, are first
   in, first out. At the same time, a finish comes before an end, then a submission, then dispatches of MIX, AIC, AIV
   and dummy tasks; two finishes, or two ends, in the order of the tasks.
@@ -15,21 +15,29 @@ What is simulated:
   slot opens later when it opens. Each next block goes to the core that can be given it first, the lowest number on a
   tie. A core that has been given a block of the task is given another one round of its thread after that one's start;
   a round retires and publishes one block on every core of the kind that the thread owns.
-* A block starts ``doorbell_us + receive_us`` after it is published, and ``switch_us`` after the core's last block.
-* When a task's last block has ended, every thread that served it retires its part: it sees the end after looking at
-  its busy cores (``poll_us`` each), then pays ``complete_us + complete_each_us x subtasks``. The task is finished when
-  the last thread is done.
+* A block starts ``doorbell_us + receive_us`` after it is published, ``first_us`` later where a core of it has had no
+  block before, and ``switch_us`` after the core's last block.
+* When a task's last block has ended, every thread that served it retires its part: it sees the end ``fin_us`` later and
+  after looking at half of its busy cores (``poll_us`` each), the mean of a round over them, then pays
+  ``complete_us + complete_each_us x subtasks``. The task is finished when the last thread is done.
 * ``sync_start``: a task so marked is dispatched when as many cores, their threads free, have an open slot as it has
-  blocks; tasks of its kind behind it wait. Each thread publishes its blocks one after another, one to a core, and none
-  starts before ``doorbell_us + receive_us`` after the last of all is published.
+  blocks; tasks of its kind behind it wait. Where it has more blocks than a thread has cores, tasks of the other kinds
+  wait too, but for dummies; of several such tasks the one that was ready first goes first. Each thread publishes its
+  blocks one after another, one to a core, and none starts before ``doorbell_us + receive_us`` after the last of all is
+  published.
 * Early dispatch: a task is eligible once it is submitted and each of its producers is finished, or is flagged and has
-  published all its blocks, unless it has more blocks than the chip has cores of its kind. Eligible tasks queue like
-  ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when as many cores,
-  their threads free, have an open slot as it has blocks: published like a dispatched task, one block to a core, but
-  held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they could have
-  started without being held, whichever is later. A task that turns ready before it is staged is dispatched as usual.
-  At the same time releases come first, then moments of full publication, then finishes; stagings come last.
-* A dummy is retired by the thread that is free first, in ``dummy_us``.
+  published all its blocks, unless it is predicated or has more blocks than the chip has cores of its kind. Eligible
+  tasks queue like ready ones. While no task of any kind but a dummy is ready, the head of such a queue is staged when
+  as many cores, their threads free, have an open slot as it has blocks: published like a dispatched task, one block to
+  a core, but held there. The last producer's finish releases it: its blocks start ``doorbell_us`` later, or when they
+  could have started without being held, whichever is later. A task that turns ready before it is staged is dispatched
+  as usual. At the same time releases come first, then moments of full publication, then finishes; stagings come last.
+* A dummy is retired by the thread that is free first, in ``dummy_us``; so is a predicated task that does not run.
+* What a block takes, where a workload has a :class:`._memory.Memory`: regions that a task uses are in L2 as far as they
+  fit it beside what was used more recently; a task uses its regions when it is taken up or staged. What it finds there
+  makes its blocks shorter, and they ask less of HBM. Blocks are longer where all cores together ask more than
+  HBM, or L2, can supply: the cores that are busy in the middle of its first block count, each with what its last task
+  asks there alone, and those on which the task itself has started by then.
 
 What is simplified:
 
@@ -40,11 +48,11 @@ What is simplified:
 * The three cores of a MIX block are free at the same time.
 * A task with ``sync_start`` has at most as many blocks as there are cores of its kind, and takes no account of the
   mark when it is staged.
+* A block's time is set when its task starts: what starts later does not change it, and all blocks of a task are alike.
 * A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
   busy one.
 
-What is left out: predicated tasks, ring back-pressure, the release of storage, the longer
-start of a core's first task, and sharing of bandwidth between different tasks that run at the same time.
+What is left out: ring back-pressure and the release of storage.
 """
 
 import heapq
@@ -53,7 +61,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._constants import Schedule
+from ._constants import GRID_US, Schedule, on_grid
+from ._memory import Memory
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
 
 _NEVER, _LATER = float("-inf"), float("inf")
@@ -61,7 +70,7 @@ _NEVER, _LATER = float("-inf"), float("inf")
 
 @dataclass
 class Times:
-    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished."""
+    """Times of every task, µs: submitted, ready, taken up, first start, last end, finished; and what a block takes."""
 
     submitted: np.ndarray
     ready: np.ndarray
@@ -69,12 +78,65 @@ class Times:
     start: np.ndarray
     end: np.ndarray
     finish: np.ndarray
+    block: np.ndarray
 
 
 class _Core:
     def __init__(self) -> None:
         self.opens = 0.0  # start of the last block that it was given
         self.ends = _NEVER  # end of that block
+        self.fresh = True  # it has had none
+        self.asks = (0.0, 0.0)  # shares of HBM and L2
+
+
+class _Sharing:
+    """L2 as a list of regions, most recent first, and what the running tasks ask of HBM and L2."""
+
+    def __init__(self, work: Workload, memory: Memory, repeated: bool) -> None:
+        self.work, self.memory = work, memory
+        self.recent: list[int] = []
+        self.found: dict[int, float] = {}
+        self.asks: dict[int, tuple[float, float]] = {}  # of tasks that have started
+        if repeated:
+            for task in range(work.tasks):
+                if work.shapes[task] < DUMMY:
+                    self.use(task)
+
+    def use(self, task: int) -> None:
+        total = 0.0
+        for region, share in self.memory.uses[task]:
+            size, here = float(self.memory.regions[region]), 0.0
+            if region in self.recent:
+                before = self.recent[: self.recent.index(region)]
+                room = self.memory.capacity - sum(float(self.memory.regions[r]) for r in before)
+                here = min(max(room / size, 0.0), 1.0)
+                self.recent.remove(region)
+            self.recent.insert(0, region)
+            total += _share(share * here)
+        self.found[task] = min(total, 1.0)
+
+    def alone(self, task: int) -> float:
+        duration, resident = float(self.work.duration_us[task]), float(self.memory.resident_us[task])
+        return duration - float(on_grid((duration - resident) * self.found[task]))
+
+    def block(self, task: int, starts: list[float], cores: list["_Core"]) -> float:
+        """What a block takes where units could start one at ``starts``."""
+        memory, alone, blocks = self.memory, self.alone(task), int(self.work.blocks[task])
+        resident = float(memory.resident_us[task])
+        moved = float(memory.hbm_us[task]) * (1.0 - self.found[task]), float(memory.l2_us[task])
+        middle = min(starts) + alone / 2
+        each = 3 if self.work.shapes[task] == MIX else 1
+        own = min(sum(start <= middle for start in starts), blocks) * each
+        together_us = max(alone, GRID_US) * float(memory.together[task]) * each
+        self.asks[task] = _share(moved[0] / together_us), _share(moved[1] / together_us)
+        busy = [core.asks for core in cores if middle < core.ends < _LATER]
+        shares = [sum(asks[way] for asks in busy) + own * self.asks[task][way] for way in (0, 1)]
+        slowed = resident + float(on_grid((alone - resident) * shares[0]))
+        return max(alone, slowed, *(float(on_grid(m * share)) for m, share in zip(moved, shares, strict=True)))
+
+
+def _share(value: float) -> float:
+    return float(np.round(value * 2.0**30) * 2.0**-30)
 
 
 def clusters_of(clusters: int, threads: int) -> int:
@@ -82,8 +144,8 @@ def clusters_of(clusters: int, threads: int) -> int:
     return -(-clusters // threads)
 
 
-def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
-    """Simulate ``work`` on ``clusters`` clusters (see the module)."""
+def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = False) -> Times:
+    """Simulate ``work`` on ``clusters`` clusters (see the module); ``repeated``: with L2 as a round before left it."""
     c = schedule.values()
     each = clusters_of(clusters, schedule.threads)
     cores = {(i, j): _Core() for i in range(clusters) for j in range(3)}
@@ -94,8 +156,11 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         AIV: [[(i, 1 + j)] for i in range(clusters) for j in range(2)],
     }
     clock = [0.0] * schedule.threads
-    submitted, now = [], 0.0
-    for edges in work.edges.tolist():
+    sharing = None if work.memory is None else _Sharing(work, work.memory, repeated)
+    block = work.duration_us.tolist()
+    submitted = [] if work.submitted_us is None else work.submitted_us.tolist()
+    now = 0.0
+    for edges in work.edges.tolist() if work.submitted_us is None else ():
         now += c["submit_us"] + c["submit_edge_us"] * edges
         submitted.append(now)
     successors: list[list[int]] = [[] for _ in range(work.tasks)]
@@ -123,9 +188,31 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
                 released(task, time)
             else:
                 queues[shape].append(task)
-        elif published and unpublished[task] == 0 and shape in units and work.blocks[task] <= len(units[shape]):
+        elif published and unpublished[task] == 0 and shape in units and stageable(task):
             eligible[task] = time
             early[shape].append(task)
+
+    def stageable(task: int) -> bool:
+        return bool(work.blocks[task] <= len(units[int(work.shapes[task])]) and not work.predicated[task])
+
+    def used(task: int) -> None:
+        if sharing is not None:
+            sharing.use(task)
+
+    def set_block(task: int, starts: list[float]) -> float:
+        if sharing is not None:
+            block[task] = sharing.block(task, starts, list(cores.values()))
+        return block[task]
+
+    def given(core: tuple[int, int], task: int, opens: float, ends: float) -> None:
+        it = cores[core]
+        it.opens, it.ends, it.fresh = opens, ends, False
+        if sharing is not None and ends < _LATER:
+            it.asks = sharing.asks[task]
+
+    def flight(unit: list[tuple[int, int]]) -> float:
+        first = c["first_us"] if any(cores[core].fresh for core in unit) else 0.0
+        return c["doorbell_us"] + c["receive_us"] + first
 
     def available(unit: list[tuple[int, int]]) -> float:
         return max(opening(unit), clock[thread_of[unit[0][0]]])
@@ -134,11 +221,10 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         return max(cores[core].opens for core in unit)
 
     def dispatched(task: int, shape: int, time: float) -> None:
-        duration, weight = float(work.duration_us[task]), 3 if shape == MIX else 1
+        weight = 3 if shape == MIX else 1
         one = c["dispatch_each_us"] * weight
         owned = each * (2 if shape == AIV else 1)
         lag = c["dispatch_us"] + c["complete_us"] + (c["dispatch_each_us"] + c["complete_each_us"]) * weight * owned
-        flight = c["doorbell_us"] + c["receive_us"]
         begin = [max(t, time) for t in clock]
         orders: dict[int, list[tuple[float, bool, int]]] = {}
         for number, unit in enumerate(units[shape]):
@@ -153,17 +239,18 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
                 by_rank = begin[thread] + c["dispatch_us"] + one * (rank + 1)
                 published.append((max(at + c["dispatch_us"] + one, by_rank), number))
         heapq.heapify(published)
+        duration = set_block(task, [could_start(shape, number, moment) for moment, number in published])
         first: dict[int, float] = {}
         last: dict[int, float] = {}
         moment = time
         for _ in range(int(work.blocks[task])):
             moment, number = heapq.heappop(published)
             unit = units[shape][number]
-            begins = max(moment + flight, max(cores[x].ends for x in unit) + c["switch_us"])
+            begins = could_start(shape, number, moment)
             first.setdefault(number, begins)
             last[number] = begins
             for core in unit:
-                cores[core].opens, cores[core].ends = begins, begins + duration
+                given(core, task, begins, begins + duration)
             heapq.heappush(published, (begins + lag, number))
         dispatch[task] = time
         if work.early[task]:
@@ -173,7 +260,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             clock[thread] = begin[thread] + c["dispatch_us"] + one * count
 
     def running(task: int, first: dict[int, float], last: dict[int, float]) -> None:
-        duration = float(work.duration_us[task])
+        duration = block[task]
         start[task], end[task] = min(first.values()), max(last.values()) + duration
         parts[task] = {}
         for number, begins in last.items():
@@ -203,15 +290,15 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         return published
 
     def could_start(shape: int, number: int, published: float) -> float:
-        switched = max(cores[core].ends for core in units[shape][number]) + c["switch_us"]
-        return max(published + c["doorbell_us"] + c["receive_us"], switched)
+        unit = units[shape][number]
+        return max(published + flight(unit), max(cores[core].ends for core in unit) + c["switch_us"])
 
     def staged(task: int, shape: int, time: float) -> None:
         published = one_each(task, shape, time)
         held[task] = {number: could_start(shape, number, moment) for moment, number in published}
         for number in held[task]:
             for core in units[shape][number]:
-                cores[core].opens = cores[core].ends = _LATER
+                given(core, task, _LATER, _LATER)
 
     def together(task: int, shape: int, time: float) -> None:
         published = one_each(task, shape, time)
@@ -221,9 +308,10 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         begin(task, {number: max(at, time + c["doorbell_us"]) for number, at in held[task].items()})
 
     def begin(task: int, starts: dict[int, float]) -> None:
+        duration = set_block(task, list(starts.values()))
         for number, begins in starts.items():
             for core in units[int(work.shapes[task])][number]:
-                cores[core].opens, cores[core].ends = begins, begins + float(work.duration_us[task])
+                given(core, task, begins, begins + duration)
         running(task, starts, starts)
 
     def ended(task: int) -> None:
@@ -231,21 +319,25 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
         done = []
         for thread, (last, count) in parts[task].items():
             busy = sum(core.ends >= last for (i, _), core in cores.items() if thread_of[i] == thread)
-            seen = max(clock[thread], last + c["poll_us"] * busy)
+            seen = max(clock[thread], last + c["fin_us"] + c["poll_us"] * ((busy + 1) // 2))
             clock[thread] = seen + c["complete_us"] + c["complete_each_us"] * weight * count
             done.append(clock[thread])
         finish[task] = max(done)
         heapq.heappush(retiring, (finish[task], 1, task))
 
+    def drained(task: int, shape: int) -> bool:
+        return bool(work.sync_start[task] and work.blocks[task] > each * (2 if shape == AIV else 1))
+
     following, left = 0, int((work.shapes != ALLOC).sum())
     while left:
         choices = [(retiring[0][0] if retiring else _LATER, 0)]
         choices.append((submitted[following] if following < work.tasks else _LATER, 1))
+        drains = [(ready[queues[x][0]], x) for x in units if queues[x] and drained(queues[x][0], x)]
         for place, shape in enumerate((MIX, AIC, AIV)):
-            if queues[shape]:
+            if queues[shape] and (not drains or min(drains)[1] == shape):
                 task = queues[shape][0]
                 slot = sorted(map(available, units[shape]))[int(work.blocks[task]) - 1 if work.sync_start[task] else 0]
-                choices.append((max(ready[task], slot), 2 + place))
+                choices.append((max(ready[task], slot, emptied), 2 + place))
             while early[shape] and missing[early[shape][0]] == 0:  # ready by now
                 early[shape].popleft()
             if early[shape] and not any(queues[x] for x in units):
@@ -276,10 +368,12 @@ def oracle(work: Workload, schedule: Schedule, clusters: int) -> Times:
             heapq.heappush(retiring, (finish[task], 1, task))
         elif kind >= 6:
             shape = (MIX, AIC, AIV)[kind - 6]
+            used(early[shape][0])
             staged(early[shape].popleft(), shape, time)
         else:
             shape = (MIX, AIC, AIV)[kind - 2]
             emptied = time
             task = queues[shape].popleft()
+            used(task)
             (together if work.sync_start[task] else dispatched)(task, shape, time)
-    return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish)))
+    return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish, block)))

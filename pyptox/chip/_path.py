@@ -18,6 +18,9 @@ from ._workload import AIC, AIV, DUMMY, MIX, Workload
 DURATION = "duration"
 """Names a piece of the path that is a task's own blocks."""
 
+SUBMITTED = "submitted"
+"""Names the piece up to a task's submission, where that was measured."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -27,7 +30,8 @@ class Piece:
         task: whose event it leads to.
         step: ``submit``, ``dispatch``, ``start``, ``run``, ``retire`` or ``dummy``.
         start_us, end_us: where it lies.
-        counts: how often each constant, and the task's ``duration``, make it up.
+        counts: how often each constant, and the task's ``duration``, make it up; ``submitted`` stands for the moment
+            at which the task was measured to be submitted.
     """
 
     task: int
@@ -64,8 +68,8 @@ class Walk:
                 now = self.now = before
 
     def _length(self, task: int, counts: dict[str, int]) -> float:
-        duration = float(self.work.duration_us[task])
-        return sum(n * (duration if name == DURATION else self.values[name]) for name, n in counts.items())
+        own = {DURATION: self.times.block[task], SUBMITTED: self.times.submitted[task]}
+        return sum(n * float(own[name] if name in own else self.values[name]) for name, n in counts.items())
 
     def _before(self, event: str, task: int, *more: int) -> tuple[str, int, dict[str, int], tuple | None]:
         return getattr(self, f"_{event}_back")(task, *more)
@@ -88,6 +92,8 @@ class Walk:
         return (name, label // 16) if name == "dummied" else (name, label // 16, thread)
 
     def _submission_back(self, task: int):
+        if self.work.submitted_us is not None:
+            return "submit", task, {SUBMITTED: 1}, None
         return "submit", task, _some(submit_us=task + 1, submit_edge_us=int(self.edges[task])), None
 
     def _ready_back(self, task: int):
@@ -104,7 +110,7 @@ class Walk:
         """When the last block was published."""
         unit, opened_by, which = self.record.dispatched[task, 7:HEAD].tolist()
         packed, weight = self._packed(task, unit), self._weight(task)
-        amount, rank = packed & 0xFFFFF, packed >> 20 & 63
+        amount = packed & 0xFFFFF
         if amount > 1:
             owned = weight * self._owned(task)
             counts = {"dispatch_us": 1, "complete_us": 1, "dispatch_each_us": owned, "complete_each_us": owned}
@@ -114,8 +120,13 @@ class Walk:
         if opened_by >= 0:
             counts = {"dispatch_us": 1, "dispatch_each_us": weight}
             return "dispatch", task, counts, self._given(task, unit, which, opened_by, "started")
-        counts = {"dispatch_us": 1, "dispatch_each_us": weight * (rank + 1)}
-        return "dispatch", task, counts, self._begun(task, self._thread(task, unit))
+        return "dispatch", task, *self._rank(task, unit)
+
+    def _rank(self, task: int, unit: int) -> tuple[dict[str, int], tuple | None]:
+        """What a thread did before it published the first block of a core that had been open, and since when."""
+        rank = self._packed(task, unit) >> 20 & 63
+        counts = {"dispatch_us": 1, "dispatch_each_us": self._weight(task) * (rank + 1)}
+        return counts, self._begun(task, self._thread(task, unit))
 
     def _taken_back(self, task: int):
         """When the task was taken up."""
@@ -149,7 +160,7 @@ class Walk:
         counts = _some(complete_us=1, complete_each_us=count)
         if source >= 0:
             return "retire", task, counts, self._source(source, task)
-        return "retire", task, counts | _some(poll_us=looked), ("ended", task, unit)
+        return "retire", task, counts | _some(fin_us=1, poll_us=looked), ("ended", task, unit)
 
     def _ended_back(self, task: int, unit: int):
         return "run", task, {DURATION: 1}, ("started", task, unit)
@@ -161,7 +172,8 @@ class Walk:
 
     def _first_back(self, task: int, unit: int):
         packed, weight = self._packed(task, unit), self._weight(task)
-        rank, which, opened, switched = packed >> 20 & 63, packed >> 26 & 3, packed >> 28 & 1, packed >> 29 & 1
+        which, opened, switched = packed >> 26 & 3, packed >> 28 & 1, packed >> 29 & 1
+        flight = self._flight(1) | ({"first_us": 1} if packed < 0 else {})
         previous, woken = int(self.record.dispatched[task, HEAD + unit]), int(self.record.woken[task])
         held = woken >= 0 and self.times.dispatch[task] <= self.times.ready[task]
         if held and self.now == self.times.finish[woken] + self.values["doorbell_us"]:
@@ -169,12 +181,12 @@ class Walk:
         if switched:
             return "start", task, {"switch_us": 1}, self._given(task, unit, which, previous, "ended")
         if opened:
-            counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight}
+            counts = flight | {"dispatch_us": 1, "dispatch_each_us": weight}
             return "start", task, counts, self._given(task, unit, which, previous, "started")
         if packed >> 30 & 1:  # all start after the last publication
-            return "start", task, self._flight(1), ("published", task)
-        counts = self._flight(1) | {"dispatch_us": 1, "dispatch_each_us": weight * (rank + 1)}
-        return "start", task, counts, self._begun(task, self._thread(task, unit))
+            return "start", task, flight, ("published", task)
+        counts, before = self._rank(task, unit)
+        return "start", task, flight | counts, before
 
     # the arithmetic of the rules
 
@@ -188,7 +200,7 @@ class Walk:
         weight = self._weight(task)
         owned = weight * self._owned(task)
         v = self.values
-        busy = float(self.work.duration_us[task]) + v["switch_us"]
+        busy = float(self.times.block[task]) + v["switch_us"]
         served = v["dispatch_us"] + v["complete_us"] + owned * (v["dispatch_each_us"] + v["complete_each_us"])
         if busy >= served + v["doorbell_us"] + v["receive_us"]:
             return {DURATION: count, "switch_us": count}
@@ -228,13 +240,30 @@ def _some(**counts: int) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n}
 
 
-def totals(pieces: list[Piece], tasks: int) -> tuple[dict[str, int], np.ndarray]:
-    """How often each constant, and each task's duration, lies on the path."""
-    constants, durations = dict.fromkeys(CONSTANTS, 0), np.zeros(tasks, np.int64)
+@dataclass(frozen=True)
+class Totals:
+    """How often each constant and each task's duration lie on a path, and the submission that it began with.
+
+    Attributes:
+        constants: by name.
+        durations: by task.
+        submitted: the task whose measured submission began the path; None where there is none.
+    """
+
+    constants: dict[str, int]
+    durations: np.ndarray
+    submitted: int | None = None
+
+
+def totals(pieces: list[Piece], tasks: int) -> Totals:
+    """The counts of all pieces together."""
+    constants, durations, submitted = dict.fromkeys(CONSTANTS, 0), np.zeros(tasks, np.int64), None
     for piece in pieces:
         for name, n in piece.counts.items():
             if name == DURATION:
                 durations[piece.task] += n
+            elif name == SUBMITTED:
+                submitted = piece.task
             else:
                 constants[name] += n
-    return constants, durations
+    return Totals(constants, durations, submitted)

@@ -6,10 +6,12 @@ import jax
 import numpy as np
 
 from .._errors import PyptoxError
+from ..cost._compilation_cache import persistent
 from ._constants import CONSTANTS, Schedule
-from ._machine import Record, compiled
+from ._machine import Memory, Record, Sizes, Tasks, compiled
 from ._oracle import Times
-from ._workload import AIV, ALLOC, Workload
+from ._record import BLOCK
+from ._workload import AIV, ALLOC, DUMMY, Workload
 
 
 def bucket(count: int) -> int:
@@ -24,9 +26,17 @@ def bucket(count: int) -> int:
     return size * 3 // 4 if size > 64 and size * 3 // 4 >= count else size
 
 
-def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = None) -> tuple[Times, Record]:
+def run(
+    work: Workload, schedule: Schedule, clusters: int, repeated: bool = False, flight: int | None = None
+) -> tuple[Times, Record]:
     """Simulate ``work``: times equal to those of :func:`._oracle.oracle`, and what bound each."""
-    count, threads = work.tasks, schedule.threads
+    _check(work, clusters)
+    distance = np.zeros(0) if work.memory is None else work.memory.distances(work.shapes < DUMMY, repeated)
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        return _run(work, schedule, clusters, distance, flight or 6 * clusters + 16)
+
+
+def _check(work: Workload, clusters: int) -> None:
     wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
     too_many = np.flatnonzero(work.sync_start & (work.blocks > wide))
     if too_many.size:
@@ -35,46 +45,102 @@ def run(work: Workload, schedule: Schedule, clusters: int, flight: int | None = 
             f"`sync_start` needs a core for each block at once; {work.names[task]} has {work.blocks[task]} blocks for "
             f"{wide[task]} cores. Use fewer blocks, or leave it out"
         )
-    constants = schedule.values()
-    producers = work.edges.astype(np.float64)
-    ordinal = np.arange(1, count + 1, dtype=np.float64)
-    submitted = constants["submit_us"] * ordinal + constants["submit_edge_us"] * np.cumsum(producers)
+
+
+def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray, flight: int) -> tuple[Times, Record]:
+    count, constants = work.tasks, schedule.values()
+    submitted = work.submissions(constants)
+    tasks, edges = _tasks(work, submitted, clusters)
+    memory = _memory(work, distance, len(tasks.shapes) - 1)
+    sizes = Sizes(
+        clusters,
+        schedule.threads,
+        len(tasks.shapes) - 1,
+        edges,
+        flight,
+        bool(work.early.any() or work.sync_start.any()),
+        len(memory.size),
+        len(memory.region),
+    )
+    given = np.array([constants[name] for name in CONSTANTS])
+    with persistent():
+        machine = compiled(sizes)
+    full, ready, stamps, records = machine(given, tasks, memory)
+    if full:
+        return _run(work, schedule, clusters, distance, 2 * flight)
+    alloc = work.shapes == ALLOC
+    moments = (np.asarray(ready)[:count], *np.asarray(stamps)[:count].T)
+    ready, taken, start, end, finish = (np.where(alloc, submitted, x) for x in moments)
+    dispatched, retired, woken, admitted, found, kept, beside = (np.asarray(part)[:count] for part in records)
+    block = work.duration_us
+    if work.memory is not None:
+        kept = np.concatenate([found[:, None], kept], 1)
+        block = np.where(work.shapes < DUMMY, kept[:, BLOCK], 0.0)
+    return Times(submitted, ready, taken, start, end, finish, block), Record(
+        dispatched, retired, woken, admitted, kept, beside
+    )
+
+
+def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks, int]:
+    """The workload as the machine takes it, and the size that its edges are padded to."""
+    count, tasks = work.tasks, bucket(work.tasks)
     lengths = np.array([len(p) for p in work.waits], np.int32)
     preds = np.array([p for each in work.waits for p in each], np.int32)
     succs = np.repeat(np.arange(count, dtype=np.int32), lengths)
-    order = np.argsort(preds, kind="stable")
-    tasks = bucket(count)
-    edges = 4 * tasks  # cheap, and one size less to compile for
-    while edges < len(preds):
-        edges *= 4
-    early = bool(work.early.any() or work.sync_start.any())
+    edges = _four_times(tasks, len(preds))
+    pointers = _pointers(np.bincount(preds, minlength=count), tasks)
+    wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
+    stageable = (work.shapes < DUMMY) & (work.blocks <= wide) & ~work.predicated
+    rows = tasks + 1
+    return Tasks(
+        _padded(submitted, rows, np.inf, np.float64),
+        _padded(work.shapes, rows, ALLOC, np.int32),
+        _padded(work.blocks, rows, 0, np.int32),
+        _padded(work.duration_us, rows, 0.0, np.float64),
+        _padded(work.early, rows, False, bool),
+        _padded(work.sync_start, rows, False, bool),
+        _padded(stageable, rows, False, bool),
+        _padded(lengths + 1, rows, 1, np.int32),
+        pointers,
+        _padded(succs[np.argsort(preds, kind="stable")], edges, 0, np.int32),
+        np.int32((work.shapes != ALLOC).sum()),
+    ), edges
+
+
+def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
+    """What blocks move as the machine takes it; empty arrays where nothing is stated."""
+    none, m = np.zeros(0), work.memory
+    if m is None:
+        numbers = np.zeros(0, np.int32)
+        return Memory(none, none, none, none, numbers, numbers, none, none, none, np.float64(0.0))
+    region = np.array([region for each in m.uses for region, _ in each], np.int32)
+    share = np.array([share for each in m.uses for _, share in each])
+    uses, regions = _four_times(tasks, len(region)), bucket(len(m.regions))
+    pointers = _pointers(np.array([len(each) for each in m.uses], np.int32), tasks)
+    times = (_padded(column, tasks + 1, 1.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us, m.together))
+    resident, hbm, l2, together = times
+    region, share = _padded(region, uses, 0, np.int32), _padded(share, uses, 0.0, np.float64)
+    size, distance = _padded(m.regions, regions, 1.0, np.float64), _padded(distance, regions, np.inf, np.float64)
+    return Memory(resident, hbm, l2, together, pointers, region, share, size, distance, np.float64(m.capacity))
+
+
+def _four_times(tasks: int, count: int) -> int:
+    """The size of a list with some entries a task: cheap, and one size less to compile for."""
+    size = 4 * tasks
+    while size < count:
+        size *= 4
+    return size
+
+
+def _pointers(lengths: np.ndarray, tasks: int) -> np.ndarray:
+    """Where each task's entries begin in a flat list."""
     pointers = np.zeros(tasks + 2, np.int32)
-    pointers[1 : count + 1] = np.cumsum(np.bincount(preds, minlength=count))[:count] if count else 0
-    pointers[count + 1 :] = len(preds)
+    pointers[1 : len(lengths) + 1] = np.cumsum(lengths)
+    pointers[len(lengths) + 1 :] = lengths.sum()
+    return pointers
 
-    def padded(values: np.ndarray, size: int, fill: float, dtype: Any) -> np.ndarray:
-        result = np.full(size, fill, dtype)
-        result[: len(values)] = values
-        return result
 
-    flight = flight or 6 * clusters + 16
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        results = compiled(clusters, threads, tasks, edges, flight, early)(
-            np.array([constants[name] for name in CONSTANTS]),
-            padded(submitted, tasks + 1, np.inf, np.float64),
-            padded(work.shapes, tasks + 1, ALLOC, np.int32),
-            padded(work.blocks, tasks + 1, 0, np.int32),
-            padded(work.duration_us, tasks + 1, 0.0, np.float64),
-            padded(work.early, tasks + 1, False, bool),
-            padded(work.sync_start, tasks + 1, False, bool),
-            padded(lengths + 1, tasks + 1, 1, np.int32),
-            pointers,
-            padded(succs[order], edges, 0, np.int32),
-            np.int32((work.shapes != ALLOC).sum()),
-        )
-    if results[0]:
-        return run(work, schedule, clusters, 2 * flight)
-    ready, stamps, dispatched, retired, woken, admitted = (np.asarray(part)[:count] for part in results[1:])
-    alloc = work.shapes == ALLOC
-    columns = [np.where(alloc, submitted, x) for x in (ready, *stamps.T)]
-    return Times(submitted, *columns), Record(dispatched, retired, woken, admitted)
+def _padded(values: np.ndarray, size: int, fill: float, dtype: Any) -> np.ndarray:
+    result = np.full(size, fill, dtype)
+    result[: len(values)] = values
+    return result

@@ -1,6 +1,7 @@
 """Simulate a program or a workload, and differentiate its makespan."""
 
-from collections.abc import Mapping
+import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -10,19 +11,29 @@ import numpy as np
 from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
-from ._constants import CONSTANTS, Schedule, a2a3_schedule
+from ._constants import CONSTANTS, Schedule, a2a3_schedule, on_grid
+from ._costs import workload
+from ._memory import COLUMNS
 from ._run import run
 from ._timeline import Timeline
-from ._workload import Workload, workload
+from ._workload import Workload
 
 
-def simulate(what: Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None) -> Timeline:
+def simulate(
+    what: Graph | Workload,
+    *,
+    hardware: Hardware | None = None,
+    schedule: Schedule | None = None,
+    repeated: bool = False,
+) -> Timeline:
     """Simulate a program's graph, or tasks given as arrays.
 
     Args:
         what: a graph, whose blocks then take what the cost model says, or a workload.
         hardware: the chip; a2a3 by default.
         schedule: the scheduler's constants; those of a2a3 by default.
+        repeated: L2 holds what a round of the same tasks left, as in a benchmark of one step; by default nothing that
+            the tasks use, as for a step inside a network whose other steps have put it out.
 
     The rules, and what is left out, are in :mod:`pyptox.chip._oracle`.
 
@@ -39,7 +50,7 @@ def simulate(what: Graph | Workload, *, hardware: Hardware | None = None, schedu
     schedule = schedule or a2a3_schedule()
     graph = what if isinstance(what, Graph) else None
     work = workload(what, hardware) if isinstance(what, Graph) else what
-    times, record = run(work, schedule, clusters)
+    times, record = run(work, schedule, clusters, repeated)
     return Timeline(work, schedule, clusters, times, record, hardware, graph)
 
 
@@ -55,11 +66,16 @@ def clusters_on(hardware: Hardware) -> int:
     return clusters
 
 
-def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
-    """A function of a schedule and of the tasks' durations (µs) that gives the makespan (µs), for ``jax.grad``.
+def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool = False) -> Any:
+    """A function of a schedule and of the tasks' times (µs) that gives the makespan (µs), for JAX.
 
-    Its derivative is :meth:`Timeline.gradient`; further derivatives through the durations follow by the chain rule. It
-    is for use outside ``jit``.
+    It may be jitted, vmapped over constants and times, and differentiated once: the simulation runs on the host, one
+    candidate after another. Its derivatives are those of :meth:`Timeline.gradient` and :meth:`Timeline.slopes`; what
+    the times depend on follows by the chain rule.
+
+    Returns:
+        ``function(schedule, duration_us, memory_us)``: [tasks], and [3, tasks] of ``resident_us``, ``hbm_us`` and
+        ``l2_us``, which is the workload's own where left out; :func:`durations` gives both for a chip.
 
     >>> import jax
     >>> from pyptox import chip
@@ -68,30 +84,59 @@ def makespan(work: Workload, *, hardware: Hardware | None = None) -> Any:
     >>> jax.grad(function, argnums=1)(chip.a2a3_schedule(), work.duration_us.astype("float32")).tolist()
     [1.0, 1.0]
     """
-    clusters = clusters_on(hardware or a2a3())
+    machine = hardware or a2a3()
+    clusters, tasks = clusters_on(machine), work.tasks
+    own = np.zeros((3, tasks)) if work.memory is None else np.stack([getattr(work.memory, name) for name in COLUMNS])
 
-    def simulated(schedule: Schedule, duration_us: Any) -> Timeline:
-        plain = schedule.replace(**{name: float(getattr(schedule, name)) for name in CONSTANTS})
-        changed = work.with_durations(np.asarray(duration_us))
-        times, record = run(changed, plain, clusters)
-        return Timeline(changed, plain, clusters, times, record, hardware or a2a3())
+    def on_host(threads: int, constants: Any, duration_us: Any, memory_us: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The makespan, and its derivatives by constant and then by each time of each task."""
+        numbers = dict(zip(CONSTANTS, np.asarray(constants, np.float64).tolist(), strict=True))
+        schedule, changed = Schedule(**numbers, threads=threads), work.with_durations(np.asarray(duration_us))
+        if work.memory is not None:
+            columns = dict(zip(COLUMNS, on_grid(memory_us), strict=True))
+            changed = dataclasses.replace(changed, memory=dataclasses.replace(work.memory, **columns))
+        times, record = run(changed, schedule, clusters, repeated)
+        timeline = Timeline(changed, schedule, clusters, times, record, machine)
+        counts, s = timeline.gradient()[0], timeline.slopes()
+        slopes = np.concatenate([list(counts.values()), s.duration_us, s.resident_us, s.hbm_us, s.l2_us])
+        return np.asarray(timeline.makespan_us, _widest()), slopes.astype(_widest())
+
+    def computed(schedule: Schedule, duration_us: Any, memory_us: Any) -> tuple[Any, Any]:
+        wide = _widest()
+        constants = jnp.stack([jnp.asarray(getattr(schedule, name), wide) for name in CONSTANTS])
+        shapes = jax.ShapeDtypeStruct((), wide), jax.ShapeDtypeStruct((len(CONSTANTS) + 4 * tasks,), wide)
+        call = functools.partial(on_host, schedule.threads)
+        given = (jnp.asarray(x, wide) for x in (duration_us, memory_us))
+        return jax.pure_callback(call, shapes, constants, *given, vmap_method="sequential")
 
     @jax.custom_vjp
-    def value(schedule: Schedule, duration_us: Any) -> Any:
-        return jnp.asarray(simulated(schedule, duration_us).makespan_us, _type(duration_us))
+    def value(schedule: Schedule, duration_us: Any, memory_us: Any) -> Any:
+        return computed(schedule, duration_us, memory_us)[0].astype(_type(duration_us))
 
-    def forward(schedule: Schedule, duration_us: Any):
-        timeline = simulated(schedule, duration_us)
-        constants, durations = timeline.gradient()
-        return jnp.asarray(timeline.makespan_us, _type(duration_us)), (constants, durations, schedule, duration_us)
+    def forward(schedule: Schedule, duration_us: Any, memory_us: Any):
+        result, slopes = computed(schedule, duration_us, memory_us)
+        return result.astype(_type(duration_us)), (slopes, schedule, duration_us, memory_us)
 
-    def backward(kept: tuple[Mapping[str, int], np.ndarray, Schedule, Any], cotangent: Any):
-        constants, durations, schedule, duration_us = kept
-        slopes = {name: cotangent.astype(_type(getattr(schedule, name))) * float(n) for name, n in constants.items()}
-        return schedule.replace(**slopes), cotangent * jnp.asarray(durations, _type(duration_us))
+    def backward(kept: tuple[Any, Schedule, Any, Any], cotangent: Any):
+        slopes, schedule, duration_us, memory_us = kept
+        by_constant = {
+            name: (cotangent * slopes[n]).astype(_type(getattr(schedule, name))) for n, name in enumerate(CONSTANTS)
+        }
+        by_time = (cotangent * slopes[len(CONSTANTS) :]).reshape(4, tasks)
+        by_memory = by_time[1:].astype(_type(memory_us))
+        return dataclasses.replace(schedule, **by_constant), by_time[0].astype(_type(duration_us)), by_memory
 
     value.defvjp(forward, backward)
-    return value
+
+    def function(schedule: Schedule, duration_us: Any, memory_us: Any = None) -> Any:
+        return value(schedule, duration_us, jnp.asarray(own, _widest()) if memory_us is None else memory_us)
+
+    return function
+
+
+def _widest() -> Any:
+    """float64 where JAX has it enabled."""
+    return jnp.float64 if jax.config.read("jax_enable_x64") else jnp.float32
 
 
 def _type(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from ..program._graph import Graph
 from ._attribute import hardware_shares
 from ._constants import CONSTANTS, Schedule
 from ._machine import ELIGIBLE, EMPTIED, HEAD, READY, SLOT, THREAD, Record
+from ._memory import Slopes, pulled_back
 from ._oracle import Times
-from ._path import Piece, Walk, totals
+from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
+
+if TYPE_CHECKING:
+    from ._blocks import Layout
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Timeline:
     def work_us(self) -> dict[str, float]:
         """Busy time of all AIC and of all AIV cores together."""
         work = self.workload
-        total = work.blocks * work.duration_us
+        total = work.blocks * self.times.block
         mixed = float(total[work.shapes == MIX].sum())
         return {
             "AIC": float(total[work.shapes == AIC].sum()) + mixed,
@@ -141,6 +145,13 @@ class Timeline:
         walk = Walk(self.workload, self.schedule, self.clusters, self.times, self.record)
         return list(walk.back())[::-1]
 
+    @functools.cached_property
+    def layout(self) -> "Layout":
+        """Every block with its core and its stamps, and what the scheduler threads did."""
+        from ._blocks import layout
+
+        return layout(self)
+
     def critical(self) -> list[Piece]:
         """The observed critical path, first to last: each piece starts where the one before it ends.
 
@@ -148,16 +159,33 @@ class Timeline:
         """
         return list(self._pieces)
 
+    @functools.cached_property
+    def _totals(self) -> Totals:
+        return totals(self._pieces, self.workload.tasks)
+
     def gradient(self) -> tuple[dict[str, int], np.ndarray]:
-        """Derivative of the makespan in every constant of the schedule, and in every task's duration.
+        """Derivative of the makespan in every constant of the schedule, and in what every task's block took.
 
         Where two events tie it is that of one side. A change of the order in which tasks are taken up is a jump, which
         no derivative sees.
 
         Returns:
-            ``(by constant, by task)``. Constants and durations times these add up to the makespan.
+            ``(by constant, by task)``. Constants and ``times.block`` times these add up to the makespan, where no
+            submission was measured.
         """
-        return totals(self._pieces, self.workload.tasks)
+        return self._totals.constants, self._totals.durations
+
+    def slopes(self) -> Slopes:
+        """Derivative of the makespan by what states the time of each task's blocks (:mod:`._memory`).
+
+        Which tasks run at the same time, and what a task finds in L2, is taken as it was.
+        """
+        counts, work = self.gradient()[1].astype(np.float64), self.workload
+        if work.memory is None:
+            nothing = np.zeros(work.tasks)
+            return Slopes(counts, nothing, nothing, nothing)
+        cores = np.where(work.shapes == MIX, 3, 1)
+        return pulled_back(counts, work.duration_us, cores, work.memory, self.record)
 
     def attribution(self) -> dict[str, float]:
         """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
@@ -168,7 +196,9 @@ class Timeline:
         parts = {
             name: n * value for (name, value), n in zip(self.schedule.values().items(), constants.values(), strict=True)
         }
-        spent = durations * self.workload.duration_us
+        if self._totals.submitted is not None:
+            parts[MEASURED] = float(self.times.submitted[self._totals.submitted])
+        spent = durations * self.times.block
         for number in np.flatnonzero(durations):
             kind = self._kind(int(number))
             parts[kind] = parts.get(kind, 0.0) + float(spent[number])
@@ -177,7 +207,8 @@ class Timeline:
     def _kind(self, number: int) -> str:
         if self.graph is not None:
             return self.graph.tasks[number].name
-        return SHAPES[self.workload.shapes[number]]
+        name, kind = self.workload.names[number], self.workload.kind(number)
+        return SHAPES[self.workload.shapes[number]] if kind == name else kind.partition("[")[0]
 
     def by_hardware(self) -> dict[str, float]:
         """Microseconds of the blocks on the critical path by constant of the chip; empty without a graph.
@@ -186,7 +217,7 @@ class Timeline:
         """
         if self.graph is None:
             return {}
-        return hardware_shares(self.graph, self.hardware, self.gradient()[1])
+        return hardware_shares(self.graph, self.hardware, self.gradient()[1], self.times.block, self.record.memory)
 
     @property
     def limit(self) -> str:
@@ -196,8 +227,9 @@ class Timeline:
         for name, n in constants.items():
             label = _LABELS[name]
             parts[label] = parts.get(label, 0.0) + n * values[name]
-        blocks = {k: v for k, v in self.attribution().items() if k not in CONSTANTS}
-        parts |= {f"{kind} blocks": time for kind, time in blocks.items()}
+        for kind, time in self.attribution().items():
+            if kind not in CONSTANTS:
+                parts[kind if kind == MEASURED else f"{kind} blocks"] = time
         return max(parts, key=parts.__getitem__) if durations.size else "none"
 
     def static_path(self) -> StaticPath:
@@ -208,7 +240,7 @@ class Timeline:
             for pred in preds:
                 if reach[pred] > reach[task] or before[task] < 0:
                     reach[task], before[task] = reach[pred], pred
-            reach[task] += float(work.duration_us[task])
+            reach[task] += float(self.times.block[task])
         if not reach:
             return StaticPath(0.0, ())
         task = int(np.argmax(reach))
@@ -246,7 +278,7 @@ class Timeline:
                     "name": work.names[n],
                     "shape": SHAPES[work.shapes[n]],
                     "blocks": int(work.blocks[n]),
-                    "block_us": float(work.duration_us[n]),
+                    "block_us": float(times.block[n]),
                     "bound": bound,
                     "staged": bool(self.staged[n]),
                     **{f"{name}_us": float(column[n]) for name, column in columns.items()},
@@ -266,7 +298,7 @@ class Timeline:
         for n, bound in enumerate(self.bound):
             stamps = (times.ready[n], times.dispatch[n], times.start[n], times.end[n], times.finish[n])
             lines.append(
-                f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {work.duration_us[n]:>9.2f} "
+                f"{work.names[n]:<28} {SHAPES[work.shapes[n]]:<5} {work.blocks[n]:>6} {times.block[n]:>9.2f} "
                 + " ".join(f"{stamp:>9.2f}" for stamp in stamps)
                 + f"  {bound}"
                 + (", staged" if staged[n] else "")
@@ -286,6 +318,9 @@ class Timeline:
         return "\n".join(lines)
 
 
+MEASURED = "measured submission"
+"""The part of a makespan before the submission that it began with, where submissions were measured."""
+
 _LABELS = {
     "submit_us": "submission",
     "submit_edge_us": "submission",
@@ -296,6 +331,8 @@ _LABELS = {
     "dummy_us": "dummies",
     "doorbell_us": "start of blocks",
     "receive_us": "start of blocks",
+    "first_us": "start of blocks",
+    "fin_us": "FIN detection",
     "poll_us": "FIN detection",
     "switch_us": "start of blocks",
 }

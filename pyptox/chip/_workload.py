@@ -1,19 +1,15 @@
 """What the simulator runs: tasks with cores, blocks and durations, and what each waits for."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._errors import PyptoxError
-from ..cost._batch import options_for
-from ..cost._evaluate import Options, predict
-from ..hardware import Hardware
-from ..program._graph import Graph
-from ..program._task import Task
 from ._constants import on_grid
+from ._memory import Memory, ratios
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
 """What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
@@ -35,6 +31,10 @@ class Workload:
         waits: producers that gate each task's start, allocations left out.
         early: consumers of the task may be staged before it is finished (``allow_early_resolve``).
         sync_start: the task's blocks start together.
+        predicated: whether the task runs is decided on the device; it is never staged.
+        memory: what its blocks move, where that is known.
+        submitted_us: when each submission ends, where that was measured; never falling, on the grid of times. None
+            where the schedule's constants say it.
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -49,6 +49,9 @@ class Workload:
     waits: tuple[tuple[int, ...], ...]
     early: np.ndarray
     sync_start: np.ndarray
+    predicated: np.ndarray
+    memory: Memory | None = None
+    submitted_us: np.ndarray | None = None
 
     @property
     def tasks(self) -> int:
@@ -65,11 +68,14 @@ class Workload:
         edges: Sequence[int] | None = None,
         early: Sequence[bool] | None = None,
         sync_start: Sequence[bool] | None = None,
+        predicated: Sequence[bool] | None = None,
+        memory: Memory | None = None,
         names: Sequence[str] | None = None,
+        submitted_us: Sequence[float] | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
-        A flag on a task without a kernel has no effect.
+        A flag on a task without a kernel has no effect. A predicated task that does not run is a ``DUMMY``.
 
         Raises:
             PyptoxError: lists of different lengths, an unknown shape, a task that waits for itself or a later one, or
@@ -77,7 +83,8 @@ class Workload:
         """
         count = len(shapes)
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
-        given |= {"early": early, "sync_start": sync_start, "names": names}
+        given |= {"early": early, "sync_start": sync_start, "names": names, "submitted_us": submitted_us}
+        given |= {"predicated": predicated} | ({} if memory is None else memory.columns())
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -94,6 +101,9 @@ class Workload:
                 raise PyptoxError(f"`waits` of task {number} must be earlier tasks; got {list(preds)}")
             if shape == "ALLOC" and any(shapes[p] != "ALLOC" for p in preds):
                 raise PyptoxError(f"`waits` of task {number} must be empty: an allocation is made at its submission")
+        moments = None if submitted_us is None else on_grid(submitted_us).reshape(count)
+        if moments is not None and not (np.isfinite(moments).all() and (np.diff(moments, prepend=0.0) >= 0).all()):
+            raise PyptoxError("`submitted_us` must be in the order of submission: from 0 on, never falling")
         kinds = np.array([SHAPES.index(shape) for shape in shapes], np.int32)
         distinct = [sorted(set(map(int, preds))) for preds in waits]
         return cls(
@@ -103,62 +113,37 @@ class Workload:
             on_grid(duration_us).reshape(count),
             np.array([len(p) for p in distinct] if edges is None else edges, np.int32).reshape(count),
             tuple(tuple(p for p in preds if kinds[p] != ALLOC) for preds in distinct),
-            np.array([False] * count if early is None else early, bool).reshape(count) & (kinds < DUMMY),
-            np.array([False] * count if sync_start is None else sync_start, bool).reshape(count) & (kinds < DUMMY),
+            _flags(early, kinds),
+            _flags(sync_start, kinds),
+            _flags(predicated, kinds),
+            memory,
+            moments,
         )
 
+    def kind(self, number: int) -> str:
+        """What a task is called without its number: the second word of its name on, or its name.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate"]).kind(0)
+        'gate'
+        """
+        label, _, rest = self.names[number].partition(" ")
+        return rest or label
+
+    def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
+        """When each submission ends, µs: as measured, or one after another."""
+        if self.submitted_us is not None:
+            return self.submitted_us
+        ordinal, producers = np.arange(1.0, self.tasks + 1), np.cumsum(self.edges.astype(np.float64))
+        return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
+
     def with_durations(self, duration_us: Any) -> "Workload":
-        """The same tasks with other durations of a block, µs."""
-        return dataclasses.replace(self, duration_us=on_grid(duration_us).reshape(self.tasks))
+        """The same tasks with other durations of a block, µs; the times of its memory go along."""
+        changed, memory = on_grid(duration_us).reshape(self.tasks), self.memory
+        if memory is not None:
+            memory = memory.taken(range(self.tasks), ratios(changed, self.duration_us))
+        return dataclasses.replace(self, duration_us=changed, memory=memory)
 
 
-def block_time_us(task: Task, hardware: Hardware) -> float:
-    """One block of a task on a busy chip, without the launch: ``(time - launch) / waves``, µs."""
-    assert task.kernel is not None
-    specs = task.specs()
-    options = options_for(task.kernel, Options(warm=4), task.values)
-    shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
-    control = {name: np.asarray(s.values, float) for name, s in specs.items() if s.values is not None}
-    chip = plain(hardware)
-    cost = predict(task.kernel, specs, shapes, task.values, chip, options, control)
-    return (float(cost.time_us) - chip.times.launch_us) / float(cost.waves)
-
-
-def plain(hardware: Hardware) -> Hardware:
-    """The chip with plain numbers."""
-    return hardware.replace(**{name: float(value) for name, value in hardware.flat().items()})
-
-
-def same_work(task: Task) -> Any:
-    """Equal for tasks whose blocks take equally long."""
-    return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
-
-
-def workload(graph: Graph, hardware: Hardware) -> Workload:
-    """The tasks of a program's graph, each with the cost model's time of one block.
-
-    Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
-    """
-    known: dict[Any, float] = {}
-    times = []
-    for task in graph.tasks:
-        if task.kernel is None:
-            times.append(0.0)
-            continue
-        key = same_work(task)
-        if key not in known:
-            known[key] = block_time_us(task, hardware)
-        times.append(known[key])
-    producers: list[set[int]] = [set() for _ in graph.tasks]
-    for edge in graph.edges:
-        producers[edge.succ].add(edge.pred)
-    return Workload.of(
-        [t.shape for t in graph.tasks],
-        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
-        times,
-        graph.waits(),
-        edges=[len(p) for p in producers],
-        early=[t.early for t in graph.tasks],
-        sync_start=[t.sync_start for t in graph.tasks],
-        names=[t.label for t in graph.tasks],
-    )
+def _flags(given: Sequence[bool] | None, kinds: np.ndarray) -> np.ndarray:
+    """A flag of every task with a kernel; none where left out."""
+    return np.array([False] * len(kinds) if given is None else given, bool).reshape(len(kinds)) & (kinds < DUMMY)

@@ -1,3 +1,3 @@
-"""The command line: ``pyptox tune | explain | check | hardware | validate | phases | pmu | capture``."""
+"""The command line: ``pyptox tune | explain | check | simulate | what-if | graph | validate | capture | ...``."""
 
 from ._app import main as main

@@ -1,7 +1,5 @@
 """Commands. Bad input is a message and exit code 2, never a traceback; ``check`` that fails exits with 1."""
 
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +9,7 @@ import typer
 from .. import __version__
 from .._errors import PyptoxError
 from ._options import (
+    CaptureFolder,
     Chip,
     Dtype,
     Groups,
@@ -20,11 +19,19 @@ from ._options import (
     KernelName,
     M,
     N,
+    Out,
     Problem,
     Seed,
+    Settings,
+    Sizes,
+    Stages,
     Sync,
+    Tile,
     about_a_kernel,
+    problem_of,
+    show,
 )
+from ._simulations import explain_capture, explain_program, graph, simulate, what_if
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,10 +53,6 @@ def pyptox(
     ] = False,
 ) -> None:
     """Predict, explain, check and tune tiled kernels on accelerators."""
-
-
-def _show(result: Any, as_json: bool) -> None:
-    print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)
 
 
 @app.command()
@@ -112,23 +115,46 @@ def tune(
         )
     if save is not None:
         result.save(save)
-    _show(result, as_json)
+    show(result, as_json)
 
 
 @app.command()
-@about_a_kernel
 def explain(
-    problem: Problem,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
+    ] = None,
+    sizes: Sizes = None,
+    m: M = 0,
+    n: N = 0,
+    k: K = 0,
+    dtype: Dtype = "bf16",
+    inputs: Inputs = None,
+    groups: Groups = 8,
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
+    capture: CaptureFolder = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Say what one configuration costs, and why."""
+    """Say what one configuration of a kernel, a program or a recorded run costs, and why."""
+    if (what is None) == (capture is None):
+        raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
+    if capture is not None:
+        return explain_capture(capture, out, as_json)
+    assert what is not None
+    if ".py:" in what:
+        return explain_program(what, sizes, hardware, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
 
-    _show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
+    if sizes or out is not None:
+        raise ValueError(f"`SIZE=VALUE` and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n")
+    problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
+    return show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
@@ -167,7 +193,7 @@ def check(
     if as_json:
         precision = report.to_dict() if report else None
         content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
-        _show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
+        show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
     else:
         print("passed" if passed else "FAILED")
         print(verification)
@@ -215,7 +241,7 @@ def trace(
     files = tracing.write(result, out)
     if as_json:
         content = result.to_dict() | {"files": {name: str(path) for name, path in files.items()}, "measured": measured}
-        _show(content | {"what_if": [vars(change) for change in changes]}, True)
+        show(content | {"what_if": [vars(change) for change in changes]}, True)
     else:
         print(result)
         if measured:
@@ -244,7 +270,7 @@ def hardware(
             for short, c in chips.items()
         }
         if as_json:
-            return _show(rows, True)
+            return show(rows, True)
         for short, row in rows.items():
             cores, clock = row["aic"], row["clock_mhz"]
             print(f"{short:<6} {cores} cores, {clock:g} MHz, {row['fp16_tflops']:.0f} Tflop/s fp16")
@@ -252,7 +278,7 @@ def hardware(
     chip = preset(name)
     numbers = {key: float(value) for key, value in chip.flat().items()}
     if as_json:
-        return _show({"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True)
+        return show({"name": chip.name, "basis": chip.basis, "numbers": numbers, "sources": dict(chip.sources)}, True)
     table = Table("number", "value", "source", title=f"{chip.name}: {chip.basis}", title_justify="left")
     for key, value in numbers.items():
         table.add_row(key, _reads_as(key, value), chip.sources.get(key, ""))
@@ -309,7 +335,7 @@ def phases(
         slots=None if aic is None else Slots(aic, aiv_per_aic),
         split=split or [],
     )
-    _show(result, as_json)
+    show(result, as_json)
     if not result.passed:
         raise typer.Exit(1)
 
@@ -335,7 +361,7 @@ def pmu(
     result = survey(*problem, preset(hardware), options, event_type=event, func_id=func, capture=compare)
     if out is not None:
         result.save(out)
-    _show(result, as_json)
+    show(result, as_json)
 
 
 @app.command()
@@ -352,60 +378,61 @@ def capture(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_swimlane(out / "merged_swimlane.json", result.capture)
-    _show(result, as_json)
+    show(result, as_json)
     if not result.passed:
         raise typer.Exit(1)
 
 
-@app.command()
-def graph(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
-    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
-    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show a program's tasks and edges, and what is wrong with them; exit 1 if an ordering is missing."""
-    from .. import program as programs
-    from ._programs import program_at, sizes_of
-
-    found = programs.graph(program_at(program), **sizes_of(sizes or []))
-    findings = {
-        "missing orderings": programs.missing_orderings(found),
-        "redundant edges": programs.redundant_edges(found),
-        "false serialisation": programs.false_serialisation(found),
-    }
-    if as_json:
-        _show(found.to_dict() | {"findings": [vars(f) for group in findings.values() for f in group]}, True)
-    elif dot:
-        print(found.dot())
-    else:
-        print(found)
-        for title, group in findings.items():
-            print(f"\n{title}: {len(group)}" + "".join(f"\n  {finding}" for finding in group))
-    raise typer.Exit(1 if findings["missing orderings"] else 0)
+for command in (graph, simulate, what_if):
+    app.command()(command)
 
 
 @app.command()
-def simulate(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME of a function marked @program.")],
+def rings(
+    program: Annotated[
+        str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of a function marked @program.")
+    ] = None,
     sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    caps: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
+        ),
+    ] = None,
+    solve: Annotated[
+        bool, typer.Option("--solve", help="Find the smallest capacities and the scopes for them.")
+    ] = False,
+    memory: Annotated[str | None, typer.Option(help="With --solve: memory for the four heaps, 20GiB.")] = None,
+    added_time: Annotated[float, typer.Option(help="With --solve: share of the time that rings may add.")] = 0.05,
+    capture: Annotated[
+        Path | None, typer.Option(help="A scope_stats.jsonl, or the folder of a run, in place of a program.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the scope statistics to this scope_stats.jsonl.")] = None,
+    chart: Annotated[bool, typer.Option("--chart", help="Show how full each heap is over time.")] = False,
     hardware: Chip = "a2a3",
     as_json: Json = False,
 ) -> None:
-    """Simulate a program on the chip: when each task runs, what it waited for, and what the makespan is made of."""
-    from .. import chip
-    from .. import program as programs
+    """Say how full a program's rings get, whether it passes, and what is the least that does; exit 1 if it does not."""
     from ..hardware import preset
-    from ._programs import program_at, sizes_of
+    from ._rings import ring_stats, rings_of
 
-    machine = preset(hardware)
-    found = programs.graph(program_at(program), hardware=machine, **sizes_of(sizes or []))
-    timeline = chip.simulate(found, hardware=machine)
-    if as_json:
-        _show(timeline.to_dict() | {"program": found.name}, True)
+    if capture is not None:
+        given = {"PROGRAM": program, "--caps": caps, "--solve": solve}
+        result, passed = ring_stats(capture, [name for name, value in given.items() if value])
     else:
-        print(timeline)
-        print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+        result, passed = rings_of(program, sizes or [], caps or [], preset(hardware), solve, memory, added_time)
+    if out is not None:
+        from ..artifacts import write_scope_stats
+
+        write_scope_stats(out, result.stats)
+    if as_json:
+        show(result.to_dict(), True)
+    else:
+        print(result)
+        if chart:
+            print(f"\n{result.chart()}")
+    if not passed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -426,6 +453,7 @@ def bench(
     from models.qwen3_14b import Config
 
     from ..hardware import preset
+    from ._rounds import rounds_of
 
     if model != "qwen3-14b":
         raise ValueError(f"`MODEL` must be qwen3-14b; got {model!r}")
@@ -435,16 +463,16 @@ def bench(
     shape, machine = Config(layers=layers or (1 if ladder else Config().layers)), preset(hardware)
     if ladder:
         steps = decode.ladder(config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
-        print(json.dumps([step.to_dict() for step in steps]) if as_json else decode.ladder_table(steps))
+        show({"ladder": [step.to_dict() for step in steps]} if as_json else decode.ladder_table(steps), as_json)
         return
     found = decode.predict(chosen, config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
-    result = found.to_dict()
-    lines = [str(found)]
-    if decode.asked_for():
-        times = decode.measure(chosen, config=shape, dtype=dtype, batch=batch, context=context)
-        result["run_us"] = times
-        lines.append(decode.run_lines(times, raw=bool(os.environ.get("PYPTO_BENCH_RAW"))))
-    print(json.dumps(result) if as_json else "\n".join(lines))
+    timed = rounds_of(
+        model, lambda count, warmup: decode.measure(chosen, shape, dtype, batch, context, rounds=count, warmup=warmup)
+    )
+    if as_json:
+        show(found.to_dict() | {"run": None if timed is None else timed.to_dict()}, True)
+    else:
+        print(found if timed is None else f"{found}\n{timed}")
 
 
 def main(arguments: list[str] | None = None) -> None:

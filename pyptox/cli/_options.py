@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,12 +26,16 @@ Inputs = Annotated[
 Sync = Annotated[str, typer.Option("--sync", help="manual or auto.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the inputs.")]
 Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
+ProgramPlace = Annotated[str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of an @program.")]
+Sizes = Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")]
+CaptureFolder = Annotated[Path | None, typer.Option("--capture", metavar="DIR", help="Folder of a run instead.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the files of the run to this folder.")]
 
 Problem = tuple[Any, dict[str, Any], dict[str, Any]]
 """A kernel, the spec of every tensor, and its configuration."""
 
 
-def _problem(
+def problem_of(
     kernel: KernelName,
     m: M = 0,
     n: N = 0,
@@ -41,6 +47,7 @@ def _problem(
     stages: Stages = None,
     settings: Settings = None,
 ) -> Problem:
+    """The problem that a command is asked about."""
     from ._arguments import given_values, kernel_named, specs_of
 
     chosen = kernel_named(kernel)
@@ -49,15 +56,20 @@ def _problem(
 
 
 def about_a_kernel(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose ``problem`` is given by the options of :func:`_problem`."""
-    asked = inspect.signature(_problem).parameters
+    """A command whose ``problem`` is given by the options of :func:`problem_of`."""
+    asked = inspect.signature(problem_of).parameters
     own = {n: p for n, p in inspect.signature(command).parameters.items() if n != "problem"}
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(_problem(**{name: given.pop(name) for name in asked}), **given)
+        command(problem_of(**{name: given.pop(name) for name in asked}), **given)
 
     parameters = [*asked.values(), *own.values()]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def show(result: Any, as_json: bool) -> None:
+    """Print an answer, as text or as one JSON object."""
+    print(json.dumps(result if isinstance(result, dict) else result.to_dict()) if as_json else result)

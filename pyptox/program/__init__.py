@@ -12,10 +12,12 @@ from ._program import program as program
 from ._run import orders as orders
 from ._run import reference as reference
 from ._run import run as run
+from ._scope import Scope as Scope
+from ._scope import loop as loop
+from ._scope import scope as scope
 from ._submit import dummy as dummy
 from ._submit import empty as empty
 from ._submit import no_dep as no_dep
-from ._submit import scope as scope
 from ._submit import submit as submit
 from ._task import Arg as Arg
 from ._task import Task as Task

@@ -11,7 +11,7 @@ import numpy as np
 from ..lang._regions import regions
 from ._graph import Graph
 from ._task import Task
-from ._tensor import Tensor
+from ._tensor import Buffer, Tensor
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Finding:
         kind: ``RAW``, ``WAW`` or ``WAR`` of a missing ordering; ``redundant``; ``false serialisation``.
         first, second: numbers of the tasks, in the order of submission.
         tensor: name of the buffer; empty for a redundant edge.
+        part: the smallest slice of it that holds those elements, such as ``x[16:32, :]``; empty where there are none.
         elements: first element and one past the last of what both touch; None where they share nothing.
         message: in words.
     """
@@ -32,6 +33,7 @@ class Finding:
     tensor: str
     elements: tuple[int, int] | None
     message: str
+    part: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -55,7 +57,7 @@ def missing_orderings(graph: Graph) -> list[Finding]:
                 if shared is None or (kind, first, second, number) in seen:
                     continue
                 seen.add((kind, first, second, number))
-                name = graph.buffers[number].name
+                name, part = graph.buffers[number].name, _slice(graph.buffers[number], shared)
                 verbs = {"RAW": ("writes", "reads"), "WAW": ("writes", "writes"), "WAR": ("reads", "writes")}[kind]
                 a, b = graph.tasks[first].label, graph.tasks[second].label
                 found.append(
@@ -65,8 +67,9 @@ def missing_orderings(graph: Graph) -> list[Finding]:
                         second,
                         name,
                         shared,
-                        f"{kind}: {a} {verbs[0]} and {b} {verbs[1]} elements {shared[0]} to {shared[1]} of `{name}`, "
+                        f"{kind}: {a} {verbs[0]} and {b} {verbs[1]} `{part}` (elements {shared[0]} to {shared[1]}), "
                         f"and nothing orders them; submit `{graph.tasks[second].name}` with deps= on {a}",
+                        part,
                     )
                 )
     return sorted(found, key=lambda f: (f.second, f.first, f.kind))
@@ -178,6 +181,22 @@ def _runs(tensor: Tensor, boxes: np.ndarray) -> np.ndarray:
     new = np.concatenate([[True], runs[1:, 0] > end[:-1]])
     last = np.flatnonzero(np.concatenate([new[1:], [True]]))
     return np.stack([runs[new, 0], end[last]], axis=1)
+
+
+def _slice(buffer: Buffer, elements: tuple[int, int]) -> str:
+    """The smallest slice along one axis, whole along those after it, that holds a stretch of elements.
+
+    >>> _slice(Buffer(0, "x", (8, 6), "bf16"), (12, 24)), _slice(Buffer(0, "x", (8, 6), "bf16"), (14, 16))
+    ('x[2:4, :]', 'x[2, 2:4]')
+    """
+    first, last = (np.unravel_index(at, buffer.shape) for at in (elements[0], elements[1] - 1))
+    parts: list[str] = []
+    for a, b in zip(first, last, strict=True):
+        if a != b or len(parts) + 1 == len(buffer.shape):
+            parts.append(f"{a}:{b + 1}")
+            break
+        parts.append(str(a))
+    return f"{buffer.name}[{', '.join(parts + [':'] * (len(buffer.shape) - len(parts)))}]"
 
 
 def _shared(first: np.ndarray, second: np.ndarray) -> tuple[int, int] | None:

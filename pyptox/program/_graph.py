@@ -13,6 +13,7 @@ from typing import Any
 from ..hardware import Hardware
 from ..lang._types import Spec
 from ._program import Program
+from ._scope import Scope
 from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Task
 from ._tensor import Buffer, Tensor, indices
 
@@ -46,6 +47,7 @@ class Graph:
     buffers: tuple[Buffer, ...]
     arguments: dict[str, Spec]
     results: tuple[Tensor, ...]
+    scopes: tuple[Scope, ...] = ()
 
     def waits(self) -> list[list[int]]:
         """For each task the tasks that it waits for, in order, once each."""
@@ -185,4 +187,12 @@ def graph(program: Program, *specs: Spec, hardware: Hardware | None = None, **si
     arguments: Mapping[str, Spec] = program.specs(*specs, **sizes)
     recording, results = program.record(arguments, hardware)
     tasks = tuple(recording.tasks)
-    return Graph(program.name, tasks, tuple(infer(tasks)), tuple(recording.buffers), dict(arguments), results)
+    return Graph(
+        program.name,
+        tasks,
+        tuple(infer(tasks)),
+        tuple(recording.buffers),
+        dict(arguments),
+        results,
+        recording.scopes.finished(len(tasks)),
+    )

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..hardware import Hardware, a2a3
@@ -56,7 +57,8 @@ class Program:
         self, specs: Mapping[str, Spec], hardware: Hardware | None = None
     ) -> tuple[Recording, tuple[Tensor, ...]]:
         """Everything that the function submits, and the tensors that it returns."""
-        recording = Recording(hardware or a2a3())
+        code = self.function.__code__
+        recording = Recording(hardware or a2a3(), f"{Path(code.co_filename).name}:{code.co_firstlineno}")
         arguments = [recording.argument(n, specs[n]) for n in self.tensors]
         with recording_as(recording):
             result = self.function(*arguments)

@@ -53,6 +53,16 @@ def run(
     return results[0] if len(results) == 1 else results
 
 
+def jitted(
+    program: Program,
+    specs: tuple[Spec, ...],
+    order: tuple[int, ...] | None = None,
+    hardware: Hardware | None = None,
+) -> Callable[..., tuple]:
+    """The program on arguments of these specs, its tasks in ``order``; compiled at the first call."""
+    return _compiled(program, specs, order, (), True, hardware)[0]
+
+
 @functools.lru_cache(maxsize=64)
 def _compiled(
     program: Program,

@@ -12,21 +12,19 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
 from ..lang._types import Spec
+from ._scope import Scopes
 from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Arg, Task
 from ._tensor import Buffer, ProgramError, Tensor, dense_strides
-
-MAX_DEPTH = 64
-"""Deepest nesting of scopes that the runtime takes."""
 
 
 class Recording:
     """Tasks and buffers as the program's function submits them."""
 
-    def __init__(self, hardware: Hardware):
+    def __init__(self, hardware: Hardware, site: str = "program"):
         self.hardware = hardware
         self.tasks: list[Task] = []
         self.buffers: list[Buffer] = []
-        self.scopes: list[str] = ["auto"]
+        self.scopes = Scopes(site)
 
     def buffer(
         self, name: str, shape: Iterable[int], dtype: str, creator: int | None, manual_dep: bool = False
@@ -85,9 +83,7 @@ def empty(shape: Iterable[int], dtype: str, *, name: str = "empty", manual_dep: 
     number = len(recording.tasks)
     tensor = recording.buffer(name, shape, dtype, number, manual_dep)
     arg = Arg(name, tensor, OUTPUT)
-    recording.tasks.append(
-        Task(number, f"alloc {name}", None, (arg,), shape="ALLOC", scope=recording.scopes[-1], depth=_depth(recording))
-    )
+    recording.tasks.append(Task(number, f"alloc {name}", None, (arg,), shape="ALLOC", **_placed(recording)))
     return tensor
 
 
@@ -99,33 +95,11 @@ def dummy(*, deps: Iterable[Task | Tensor], name: str = "dummy") -> Task:
         name,
         None,
         (),
-        scope=recording.scopes[-1],
-        depth=_depth(recording),
         deps=_tasks(deps),
+        **_placed(recording),
     )
     recording.tasks.append(task)
     return task
-
-
-@contextlib.contextmanager
-def scope(mode: str = "auto") -> Iterator[None]:
-    """Tasks submitted inside are freed together. In a ``manual`` scope only declared dependencies count.
-
-    Raises:
-        ProgramError: an unknown mode, an ``auto`` scope inside a ``manual`` one, or more than 64 scopes deep.
-    """
-    recording = current()
-    if mode not in ("auto", "manual"):
-        raise ProgramError(f"`mode` of a scope must be 'auto' or 'manual'; got {mode!r}")
-    if mode == "auto" and recording.scopes[-1] == "manual":
-        raise ProgramError("an `auto` scope inside a `manual` one is refused by the runtime; make it manual as well")
-    if len(recording.scopes) > MAX_DEPTH:
-        raise ProgramError(f"scopes nest {MAX_DEPTH} deep at most")
-    recording.scopes.append(mode)
-    try:
-        yield
-    finally:
-        recording.scopes.pop()
 
 
 def submit(
@@ -222,19 +196,20 @@ def submit(
             configuration,
             blocks,
             shape,
-            recording.scopes[-1],
-            _depth(recording),
-            _tasks(deps),
-            allow_early_resolve,
-            sync_start,
+            deps=_tasks(deps),
+            early=allow_early_resolve,
+            sync_start=sync_start,
+            **_placed(recording),
         )
     )
     handles = tuple(Tensor(t.buffer, t.shape, t.strides, t.offset, number) for t in results)
     return handles[0] if len(handles) == 1 else handles
 
 
-def _depth(recording: Recording) -> int:
-    return len(recording.scopes) - 1
+def _placed(recording: Recording) -> dict[str, Any]:
+    """The scope that a task is submitted in."""
+    scope = recording.scopes.current
+    return {"scope": scope.mode, "depth": scope.depth, "scope_number": scope.number}
 
 
 def _tasks(deps: Iterable[Task | Tensor]) -> tuple[int, ...]:

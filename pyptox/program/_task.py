@@ -51,6 +51,7 @@ class Task:
         shape: ``AIC``, ``AIV`` or ``MIX``; ``DUMMY`` and ``ALLOC`` without a kernel.
         scope: ``auto`` or ``manual``.
         depth: of the scope that it was submitted in.
+        scope_number: of that scope.
         deps: tasks that were declared, in order.
         early: it was submitted with ``allow_early_resolve``.
         sync_start: its blocks start together.
@@ -70,6 +71,7 @@ class Task:
     deps: tuple[int, ...] = ()
     early: bool = False
     sync_start: bool = False
+    scope_number: int = 0
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..cost import Cost, Options, cost_of
+from ..cost import Cost, Options, predict
 from ..hardware import Hardware, preset
 from ..lang._kernel import Kernel
 from ..lang._types import Spec, spec
@@ -50,7 +50,9 @@ class Problem:
 
     def cost(self, hardware: Hardware) -> Cost:
         """The prediction on ``hardware``, as the measured die."""
-        return cost_of(self.kernel, self.specs, self.values, self.on(hardware), self.options)
+        hardware = self.on(hardware)
+        shapes = {name: s.shape for name, s in self.specs.items()}
+        return predict(self.kernel, self.specs, shapes, dict(self.values), hardware, self.options)
 
     def predict(self, hardware: Hardware) -> tuple[float, bool]:
         """The number that the row states, predicted; and whether the configuration fits the chip."""
@@ -74,11 +76,22 @@ class Question(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """How one CSV file is read: a problem for a row, what a stated limit decides, and what rows share."""
+    """How one CSV file is read: a problem for a row, what a stated limit decides, what rows share, and how a row names
+    its outcome."""
 
     problem: Callable[[Row], Question]
     outcome: Callable[[Row, Hardware], str | None] = lambda row, hardware: None
     fill: Callable[[Sequence[Row]], list[Row]] = list
+    measured: Callable[[Row], str | None] = lambda row: _stated_outcome(row)
+
+
+FAILED = ("compile_fail", "rejected", "runtime_fail")
+"""Outcomes of a kernel that did not run."""
+
+
+def _stated_outcome(row: Row) -> str | None:
+    outcome = text(row, "outcome")
+    return ("rejected" if outcome in FAILED else "ok") if outcome else None
 
 
 def text(row: Row, name: str) -> str:

@@ -17,10 +17,14 @@ from . import (
     _gemm_step_sweep,
     _gemm_times,
     _instruction,
+    _kernel_task_times,
     _l2_hit_pipe_profile,
     _memory_streaming,
     _precision,
+    _ring_heap,
+    _scheduling,
     _sparse_attention,
+    _task_granularity,
     _tile_sweeps,
 )
 from ._problem import NotCovered, Problem, Question, Row, Source, text
@@ -34,8 +38,12 @@ FILES = {
     "flash_attention_times": Source(_flash_attention_times.problem),
     "memory_streaming_910b4": Source(_memory_streaming.problem),
     "sparse_attention_a3": Source(_sparse_attention.problem),
-    "precision": Source(_precision.problem),
+    "precision": Source(_precision.problem, measured=lambda row: None),  # its outcome is the verdict of a gate
     "tile_sweeps": Source(_tile_sweeps.problem, _tile_sweeps.outcome, _tile_sweeps.fill),
+    "task_granularity": Source(_task_granularity.problem, fill=_task_granularity.fill),
+    "scheduling": Source(_scheduling.problem),
+    "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
+    "ring_heap": _ring_heap.SOURCE,
 }
 
 
@@ -67,19 +75,34 @@ class Report:
             "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
         }
 
-    def _groups(self) -> dict[str, dict[str, float]]:
+    def _pairs(self) -> dict[str, list[tuple[float, float]]]:
+        """Measured and predicted numbers of every group of times, launches or occupancies."""
         groups: dict[str, list] = {}
         for r in self.rows:
-            if r["group"] and r["predicted"] is not None and r["unit"] == "us":
+            known = r["unit"] in ("us", "dispatches") or r["file"] == "task_granularity"
+            if r["group"] and r["predicted"] is not None and known:
                 groups.setdefault(r["group"], []).append((r["measured"], r["predicted"]))
+        return groups
+
+    def _groups(self) -> dict[str, dict[str, float]]:
         result = {}
-        for name, pairs in groups.items():
-            clear = [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] / b[0] - 1) > 0.03]
+        for name, pairs in self._pairs().items():
+            clear = _clear(pairs)
             if clear:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
                 result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree}
         return result
+
+    def ratios(self, file: str) -> dict[str, float]:
+        """By group of a file the median error of the ratios between its rows that differ by more than 3 %."""
+        names = {r["group"] for r in self.rows if r["file"] == file}
+        pairs = {name: _clear(each) for name, each in self._pairs().items() if name in names}
+        return {
+            name: float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
+            for name, clear in pairs.items()
+            if clear
+        }
 
     def __str__(self) -> str:
         data, lines = self.to_dict(), [f"predicted for {self.chip}"] if self.chip else []
@@ -126,11 +149,12 @@ def observations(directory: str | Path) -> list[tuple[str, str, Problem]]:
     return found
 
 
-_FAILED = ("compile_fail", "rejected", "runtime_fail")
+def _clear(pairs: list[tuple[float, float]]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Pairs of rows whose measured numbers differ by more than 3 %."""
+    return [(a, b) for a, b in combinations(pairs, 2) if abs(a[0] / b[0] - 1) > 0.03]
 
 
 def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
-    outcome = text(row, "outcome") if file != "precision" else ""  # there it is the verdict of a gate
     result: dict[str, Any] = {"file": file, "id": text(row, "id"), "covered": False, "reason": ""}
     result |= dict.fromkeys(
         ("measured", "predicted", "unit", "relative_error", "outcome_measured", "outcome_predicted")
@@ -139,16 +163,16 @@ def _answer(file: str, row: Row, hardware: Hardware) -> dict[str, Any]:
     try:
         if text(row, "split") == "reference_only":
             raise NotCovered("reference only: tiling unknown")
-        if outcome:
-            result["outcome_measured"] = "rejected" if outcome in _FAILED else "ok"
+        result["outcome_measured"] = FILES[file].measured(row)
+        if result["outcome_measured"]:
             result["outcome_predicted"] = FILES[file].outcome(row, hardware)
-        if outcome in _FAILED:
+        if result["outcome_measured"] == "rejected":
             if result["outcome_predicted"] is None:
                 raise NotCovered("failed for a reason that no size explains")
             return result | {"covered": True}
         prediction, legal = _prediction(FILES[file].problem(row), hardware)
         result |= prediction
-        if outcome and result["outcome_predicted"] is None:
+        if result["outcome_measured"] == "ok" and result["outcome_predicted"] is None:
             result["outcome_predicted"] = "ok" if legal else "rejected"
     except NotCovered as error:
         result |= {"reason": str(error), "covered": result["outcome_predicted"] is not None}
@@ -167,9 +191,16 @@ def _prediction(question: Question, hardware: Hardware) -> tuple[dict[str, Any],
         "measured": question.measured,
         "predicted": predicted,
         "unit": question.unit,
-        "relative_error": None if not question.absolute else predicted / question.measured - 1.0,
+        "relative_error": _relative_error(predicted, question.measured) if question.absolute else None,
     }
     return answer, legal
+
+
+def _relative_error(predicted: float, measured: float) -> float | None:
+    """None where nothing was measured and something is predicted."""
+    if measured:
+        return predicted / measured - 1.0
+    return 0.0 if predicted == 0 else None
 
 
 def validate(directory: str | Path, hardware: Hardware) -> Report:

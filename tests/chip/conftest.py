@@ -5,10 +5,26 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pyptox.chip import Schedule, Workload, a2a3_schedule
+from pyptox.chip import Memory, Schedule, Workload, a2a3_schedule
 
 
-def _random(seed: int, *, tasks: int | None = None, ties: bool | None = None) -> tuple[Workload, Schedule, int]:
+def _memory(rng: np.random.Generator, durations: list[float]) -> Memory:
+    """Regions that mostly fit together, and tasks that use some of them."""
+    count, regions = len(durations), int(rng.integers(1, 12))
+    uses = []
+    for _ in durations:
+        picked = rng.choice(regions, int(rng.integers(0, min(regions, 4) + 1)), replace=False).tolist()
+        shares = rng.dirichlet(np.ones(len(picked) + 1)).tolist()
+        uses.append([(region, share * (rng.random() < 0.8)) for region, share in zip(picked, shares, strict=False)])
+    columns = [[d * x for d, x in zip(durations, rng.uniform(0, 1, count), strict=True)] for _ in range(3)]
+    sizes = rng.integers(1, 100, regions).tolist()
+    together = rng.integers(1, 25, count).tolist()
+    return Memory.of(*columns, regions=sizes, uses=uses, together=together, capacity=float(rng.integers(20, 400)))
+
+
+def _random(
+    seed: int, *, tasks: int | None = None, ties: bool | None = None, memory: bool = False
+) -> tuple[Workload, Schedule, int]:
     """Tasks, constants and clusters: layered, random and wide graphs in turn."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 64)) if tasks is None else tasks
@@ -30,7 +46,11 @@ def _random(seed: int, *, tasks: int | None = None, ties: bool | None = None) ->
     durations = [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)]
     cores = [clusters * (2 if shape == "AIV" else 1) for shape in shapes]
     together = [share > 0.5 and n <= limit and rng.random() < 0.3 for n, limit in zip(blocks, cores, strict=True)]
-    work = Workload.of(shapes, blocks, durations, waits, early=flags, sync_start=together)
+    moves = _memory(rng, durations) if memory else None
+    some = (rng.random(count) < 0.1).tolist()
+    work = Workload.of(
+        shapes, blocks, durations, waits, early=flags, sync_start=together, predicated=some, memory=moves
+    )
     schedule = a2a3_schedule()
     if ties:
         schedule = schedule.replace(**{name: float(rng.integers(0, 3)) for name in schedule.values()})

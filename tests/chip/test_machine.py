@@ -11,15 +11,15 @@ from pyptox.chip._machine import compiled
 from pyptox.chip._oracle import oracle
 from pyptox.chip._run import bucket, run
 
-SCHEDULE = chip.a2a3_schedule()
+SCHEDULE = chip.a2a3_schedule().replace(first_us=0.0, fin_us=0.0)
 C = SCHEDULE.values()
 FLIGHT = C["doorbell_us"] + C["receive_us"]
 
 
-def both(work, schedule=SCHEDULE, clusters=24):
+def both(work, schedule=SCHEDULE, clusters=24, repeated=False):
     """Times by the machine, after comparing them with the oracle's."""
-    expected = oracle(work, schedule, clusters)
-    times, record = run(work, schedule, clusters)
+    expected = oracle(work, schedule, clusters, repeated)
+    times, record = run(work, schedule, clusters, repeated)
     for field in fields(expected):
         np.testing.assert_array_equal(getattr(times, field.name), getattr(expected, field.name), field.name)
     return times, record
@@ -31,10 +31,16 @@ def test_the_machine_equals_the_oracle(random_workload, part):
         both(*random_workload(seed))
 
 
+@pytest.mark.parametrize("part", range(3))
+def test_the_machine_equals_the_oracle_where_blocks_share_memory(random_workload, part):
+    for seed in range(40 * part, 40 * part + 40):
+        both(*random_workload(seed, memory=True), repeated=seed % 2 == 0)
+
+
 @pytest.mark.slow
 def test_the_machine_equals_the_oracle_on_many_graphs(random_workload):
     for seed in range(1000, 3000):
-        both(*random_workload(seed))
+        both(*random_workload(seed, memory=seed % 2 == 0))
 
 
 def test_the_machine_equals_the_oracle_on_a_large_graph(random_workload):
@@ -91,7 +97,8 @@ def test_threads_publish_their_blocks_one_after_another():
 def test_a_mixed_block_is_three_subtasks():
     times, _ = both(chip.Workload.of(["MIX"], [1], [10.0], [[]]))
     assert times.start[0] == times.dispatch[0] + C["dispatch_us"] + 3 * C["dispatch_each_us"] + FLIGHT
-    assert times.finish[0] == times.end[0] + 3 * C["poll_us"] + C["complete_us"] + 3 * C["complete_each_us"]
+    looks = 2  # half of three busy cores, rounded up
+    assert times.finish[0] == times.end[0] + looks * C["poll_us"] + C["complete_us"] + 3 * C["complete_each_us"]
 
 
 def test_a_second_wave_follows_without_the_scheduler_where_blocks_are_long():
@@ -213,6 +220,58 @@ def test_sync_start_with_more_blocks_than_cores_is_refused():
     work = chip.Workload.of(["AIC"], [25], [10.0], [[]], sync_start=[True])
     with pytest.raises(PyptoxError, match="`sync_start` needs a core for each block"):
         chip.simulate(work)
+
+
+def test_the_first_block_of_a_core_starts_later():
+    schedule = SCHEDULE.replace(first_us=2.0)
+    times, _ = both(chip.Workload.of(["AIC", "AIC"], [1, 1], [10.0, 10.0], [[], [0]]), schedule)
+    gaps = times.start - times.dispatch
+    assert gaps.tolist() == [gaps[1] + 2.0, C["dispatch_us"] + C["dispatch_each_us"] + FLIGHT]
+
+
+def test_an_end_is_seen_after_it_shows_and_half_a_round_of_looks():
+    schedule = SCHEDULE.replace(fin_us=0.5)
+    for blocks, looks in ((1, 1), (24, 1)):  # the last one to end is the last that is busy
+        times, _ = both(chip.Workload.of(["AIC"], [blocks], [10.0], [[]]), schedule)
+        served = C["complete_us"] + C["complete_each_us"] * -(-blocks // 3)
+        assert times.finish[0] - times.end[0] == pytest.approx(0.5 + C["poll_us"] * looks + served, abs=1e-5)
+    others = chip.Workload.of(["AIC", "AIV"], [1, 16], [10.0, 100.0], [[], []])
+    times, _ = both(others, schedule, clusters=8)
+    threads = 3  # of 8 clusters; the first owns 3 and looks at its AIC and at 6 busy AIVs
+    assert threads == schedule.threads
+    served = C["complete_us"] + C["complete_each_us"]
+    assert times.finish[0] - times.end[0] == pytest.approx(0.5 + 4 * C["poll_us"] + served, abs=1e-5)
+
+
+def test_a_cohort_larger_than_a_threads_cores_stops_normal_dispatch():
+    def start_of_the_last(blocks):
+        work = chip.Workload.of(
+            ["AIC", "AIC", "AIC", "AIV"], [24, 24, blocks, 1], [50.0, 50.0, 10.0, 1.0], [[]] * 4,
+            sync_start=[False, False, True, False],
+        )  # fmt: skip
+        times, _ = both(work)
+        return times.dispatch[2], times.dispatch[3]
+
+    cohort, other = start_of_the_last(24)
+    assert other >= cohort > 40
+    cohort, other = start_of_the_last(8)
+    assert other < cohort
+
+
+def test_a_predicated_task_is_not_staged():
+    for predicated in (False, True):
+        work = chip.Workload.of(
+            ["AIC", "AIV"], [12, 12], [50.0, 10.0], [[], [0]], early=[True, False], predicated=[False, predicated]
+        )  # fmt: skip
+        times, _ = both(work)
+        assert (times.dispatch[1] < times.ready[1]) == (not predicated)
+
+
+def test_an_a5_has_four_schedulers():
+    schedule = chip.a5_schedule()
+    assert schedule.threads == 4
+    assert schedule.values() == chip.a2a3_schedule().values()
+    both(chip.Workload.of(["AIC", "AIV"], [36, 72], [10.0, 5.0], [[], [0]]), schedule, clusters=36)
 
 
 def test_mixed_tasks_are_looked_for_first():

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks import decode
@@ -69,15 +70,19 @@ def test_bad_input(capsys, arguments, message):
     assert not out
 
 
-def test_real_times(monkeypatch):
+def test_real_times(capsys, monkeypatch):
     tiny = Config(layers=1, hidden=64, intermediate=96, heads=4, key_heads=2, size=16, vocabulary=96, context=256)
-    times = decode.measure(LADDER[-1].replace(rows=4), config=tiny, batch=2, context=9, rounds=3, warmup=1)
-    assert len(times) == 3
-    assert all(time > 0 for time in times)
-    lines = decode.run_lines([1.0, 3.0, 2.0])
-    assert lines == "[RUN]   effective_us (3 rounds) min=1.0 median=2.0 mean=2.0 max=3.0"
-    with pytest.raises(ModelError, match="need 260"):
-        decode.measure(LADDER[-1], config=tiny, batch=2, context=256, rounds=3, warmup=1)
+    times = decode.measure(LADDER[-1].replace(rows=4), tiny, batch=2, context=9, rounds=3, warmup=1)
+    assert times.shape == (3,)
+    assert (times > 0).all()
+    with pytest.raises(ModelError, match="need 261"):
+        decode.measure(LADDER[-1], tiny, batch=2, context=256, rounds=3, warmup=1)
+    monkeypatch.setattr(decode, "measure", lambda *_, rounds, warmup: np.array([1.0, 3.0, 2.0]))
+    monkeypatch.setenv("PYPTO_BENCH", "1")
+    monkeypatch.setenv("PYPTO_BENCH_ROUNDS", "3")
+    code, out, _ = run(capsys, "bench", "qwen3-14b", "--layers", "1")
+    assert code == 0
+    assert "[RUN]   effective_us (3 rounds) min=1.0 median=2.0 mean=2.0 max=3.0" in out
     monkeypatch.setenv("PYPTO_BENCH_ROUNDS", "none")
-    with pytest.raises(ModelError, match="`PYPTO_BENCH_ROUNDS` must be an integer"):
-        decode.measure(LADDER[-1], config=tiny, batch=2, context=9)
+    code, _, err = run(capsys, "bench", "qwen3-14b", "--layers", "1")
+    assert (code, "`PYPTO_BENCH_ROUNDS` must be an integer" in err) == (2, True)

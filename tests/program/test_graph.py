@@ -247,6 +247,9 @@ def test_a_planted_race_is_named_and_shows_itself():
     found = pp.missing_orderings(graph)
     assert {(f.kind, f.first, f.second) for f in found} >= {("RAW", 1, 2), ("RAW", 2, 3)}
     assert all(f.tensor == "held" and f.elements == (16 * 128, 32 * 128) for f in found)
+    raw = next(f for f in found if (f.kind, f.first, f.second) == ("RAW", 1, 2))
+    assert raw.part == "held[16:32, :]"
+    assert all(part in str(raw) for part in ("t1 copy", "t2 double", "`held[16:32, :]`", "deps= on t1 copy"))
     array = np.arange(32 * 128, dtype=np.float32).reshape(32, 128)
     results = {np.asarray(pp.run(broken, array, order=order)).tobytes() for order in set(pp.orders(graph, 40))}
     assert len(results) > 1

@@ -1,0 +1,134 @@
+"""From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost._evaluate import Options, cost_of, options_for, record
+from ..hardware import Hardware
+from ..program._graph import Graph
+from ..program._task import Task
+from ._memory import Memory
+from ._regions import Regions
+from ._workload import Workload
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """One block of a task on a busy chip, without the launch, µs.
+
+    Attributes:
+        cold_us: nothing that it reads is in L2.
+        resident_us: everything is.
+        hbm_us, l2_us: how long HBM and L2 take for the blocks that run together, if they find nothing.
+        together: how many these are.
+        shares: of the traffic from HBM, by tensor.
+    """
+
+    cold_us: float
+    resident_us: float
+    hbm_us: float
+    l2_us: float
+    together: float
+    shares: dict[str, float]
+
+
+def block_cost(task: Task, hardware: Hardware) -> BlockCost:
+    """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved."""
+    assert task.kernel is not None
+    chip = plain(hardware)
+    cold, shares = _predicted(task, chip, ())
+    warm, _ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
+    waves, launch = float(cold.waves), chip.times.launch_us
+    moved = float(cold.moved["read"]) + float(cold.moved["write"])
+    cold_us = (float(cold.time_us) - launch) / waves
+    return BlockCost(
+        cold_us,
+        min((float(warm.time_us) - launch) / waves, cold_us),
+        min(float(cold.hbm_cycles) / chip.clock_mhz / waves, cold_us),
+        min(moved * chip.times.l2_us / waves, cold_us),
+        max(float(cold.blocks) / waves, 1.0),
+        shares,
+    )
+
+
+def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:
+    """The cost of a task, and each tensor's share of the bytes that HBM supplies for the first time."""
+    assert task.kernel is not None
+    specs, options = task.specs(), Options(warm=4, resident=resident)
+    cost = cost_of(task.kernel, specs, task.values, chip, options)
+    if resident:
+        return cost, {}
+    if task.control:
+        read = {a.name: float(np.prod(a.tensor.shape)) for a in task.args if a.reads}
+    else:
+        read = {}
+        shapes = {name: tuple(map(float, spec.shape)) for name, spec in specs.items()}
+        options = options_for(task.kernel, options, task.values)
+        for transfer in record(task.kernel, specs, shapes, task.values, chip, options).traffic.values():
+            if transfer.access.mode == "read":
+                name = transfer.access.tensor.name
+                read[name] = read.get(name, 0.0) + float(transfer.new)
+    total = sum(read.values())
+    return cost, {name: size / total for name, size in read.items()} if total else {}
+
+
+def block_time_us(task: Task, hardware: Hardware) -> Any:
+    """One block of a task on a busy chip whose L2 is empty, without the launch: ``(time - launch) / waves``, µs.
+
+    The chip's numbers may be traced by JAX.
+    """
+    assert task.kernel is not None
+    cost = cost_of(task.kernel, task.specs(), task.values, hardware)
+    return (cost.time_us - hardware.times.launch_us) / cost.waves
+
+
+def plain(hardware: Hardware) -> Hardware:
+    """The chip with plain numbers."""
+    return hardware.replace(**{name: float(value) for name, value in hardware.flat().items()})
+
+
+def same_work(task: Task) -> Any:
+    """Equal for tasks whose blocks take equally long."""
+    return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
+
+
+def workload(graph: Graph, hardware: Hardware) -> Workload:
+    """The tasks of a program's graph, each with what the cost model says of one block.
+
+    Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
+    """
+    known: dict[Any, BlockCost] = {}
+    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
+    costs = []
+    for task in graph.tasks:
+        if task.kernel is None:
+            costs.append(nothing)
+            continue
+        key = same_work(task)
+        if key not in known:
+            known[key] = block_cost(task, hardware)
+        costs.append(known[key])
+    regions = Regions(graph)
+    memory = Memory.of(
+        *([getattr(cost, name) for cost in costs] for name in ("resident_us", "hbm_us", "l2_us")),
+        regions=regions.sizes,
+        uses=[regions.uses(task, cost.shares) for task, cost in zip(graph.tasks, costs, strict=True)],
+        together=[cost.together for cost in costs],
+        capacity=float(hardware.sizes.l2),
+    )
+    producers: list[set[int]] = [set() for _ in graph.tasks]
+    for edge in graph.edges:
+        producers[edge.succ].add(edge.pred)
+    return Workload.of(
+        [t.shape for t in graph.tasks],
+        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
+        [cost.cold_us for cost in costs],
+        graph.waits(),
+        edges=[len(p) for p in producers],
+        early=[t.early for t in graph.tasks],
+        sync_start=[t.sync_start for t in graph.tasks],
+        memory=memory,
+        names=[t.label for t in graph.tasks],
+    )

@@ -1,0 +1,152 @@
+"""What a makespan is made of, exactly: constants and tasks times how often each lies on the critical path."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Hardware
+from ..program._graph import Graph
+from ._constants import Schedule
+from ._early import EarlyUse, early_uses
+from ._simulate import simulate
+from ._timeline import MEASURED, Timeline
+from ._workload import Workload
+
+SHOWN = 16
+"""Lines of each list that the text shows; the JSON has them all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """An account of a timeline.
+
+    The makespan is homogeneous of degree one in the constants and the durations, so that these times their derivatives
+    add up to it; one walk back along what bound each event gives all derivatives.
+
+    Attributes:
+        timeline: what is explained.
+    """
+
+    timeline: Timeline
+
+    @property
+    def total_us(self) -> float:
+        """The makespan."""
+        return self.timeline.makespan_us
+
+    @property
+    def limit(self) -> str:
+        """The largest part."""
+        return self.timeline.limit
+
+    @property
+    def by_constant(self) -> dict[str, float]:
+        """Microseconds by constant of the schedule; with :attr:`by_task` they add up to the makespan."""
+        known = self.timeline.schedule.values()
+        return {name: part for name, part in self.timeline.attribution().items() if name in known or name == MEASURED}
+
+    @cached_property
+    def by_task(self) -> dict[int, float]:
+        """Microseconds of a task's own blocks, by number; tasks off the critical path are left out."""
+        spent = self.timeline.gradient()[1] * self.timeline.times.block
+        return {int(n): float(spent[n]) for n in np.flatnonzero(spent)}
+
+    @cached_property
+    def on_path(self) -> dict[int, float]:
+        """Microseconds of the critical path that lead to a task's events, by number: blocks, costs and waits."""
+        totals: dict[int, float] = {}
+        for piece in self.timeline.critical():
+            totals[piece.task] = totals.get(piece.task, 0.0) + piece.end_us - piece.start_us
+        return totals
+
+    @cached_property
+    def early(self) -> tuple[EarlyUse, ...]:
+        """Early dispatch by consumer."""
+        return early_uses(self.timeline)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        names = self.timeline.workload.names
+        static = self.timeline.static_path()
+        return {
+            "makespan_us": self.total_us,
+            "limit": self.limit,
+            "by_constant": self.by_constant,
+            "by_task": [{"number": n, "name": names[n], "us": part} for n, part in self.by_task.items()],
+            "by_hardware": self.timeline.by_hardware(),
+            "bound_us": self.timeline.bound_us,
+            "static_path": {"time_us": static.time_us, "tasks": list(static.tasks)},
+            "critical": [vars(piece) for piece in self.timeline.critical()],
+            "early_dispatch": [
+                {
+                    "task": use.task,
+                    "name": names[use.task],
+                    "verdict": use.verdict,
+                    "blocks": use.blocks,
+                    "early": use.early,
+                    "reason": use.reason,
+                    "producers": [vars(producer) | {"name": names[producer.task]} for producer in use.producers],
+                }
+                for use in self.early
+            ],
+        }
+
+    def __str__(self) -> str:
+        t, names, total = self.timeline, self.timeline.workload.names, self.total_us or 1.0
+        static = t.static_path()
+        lines = [
+            f"makespan  {self.total_us:,.2f} µs; no schedule beats {t.bound_us:,.2f} µs",
+            f"limit     {self.limit}",
+            "",
+            f"{'of the makespan':<28} {'µs':>9} {'share':>7}",
+        ]
+        parts = dict(self.by_constant) | {f"blocks of {names[n]}": part for n, part in self.by_task.items()}
+        ordered = sorted(((name, part) for name, part in parts.items() if part), key=lambda item: -item[1])
+        lines += [f"{name:<28} {part:>9.2f} {part / total:>7.1%}" for name, part in ordered[:SHOWN]]
+        rest = ordered[SHOWN:]
+        if rest:
+            left = sum(part for _, part in rest)
+            lines.append(f"{f'{len(rest)} more':<28} {left:>9.2f} {left / total:>7.1%}")
+        lines.append(f"{'sum':<28} {sum(parts.values()):>9.2f} {sum(parts.values()) / total:>7.1%}")
+        hardware = sorted(t.by_hardware().items(), key=lambda item: -item[1])
+        if hardware:
+            lines.append("of the blocks: " + ", ".join(f"{name} {part:.2f} µs" for name, part in hardware[:6] if part))
+        lines += ["", f"critical path, {len(t.critical())} pieces; of it until a task's events"]
+        path = sorted(self.on_path.items())
+        lines += [f"  {names[n]:<26} {part:>9.2f} {part / total:>7.1%}" for n, part in path[:SHOWN]]
+        if len(path) > SHOWN:
+            lines.append(f"  ... {len(path) - SHOWN:,} tasks more; --json has every piece")
+        chain = [names[n] for n in static.tasks]
+        shown = " → ".join(chain if len(chain) <= SHOWN else [*chain[:3], "...", *chain[-3:]])
+        lines.append(f"static path {static.time_us:,.2f} µs: {shown}")
+        return "\n".join([*lines, "", *self._early_lines()])
+
+    def _early_lines(self) -> list[str]:
+        names, uses = self.timeline.workload.names, self.early
+        count = {verdict: sum(use.verdict == verdict for use in uses) for verdict in ("full", "partial", "none")}
+        lines = ["early dispatch: " + ", ".join(f"{verdict} {n}" for verdict, n in count.items())]
+        for use in uses[:SHOWN]:
+            why = f"  {use.reason}" if use.reason else ""
+            lines.append(f"  {names[use.task]:<26} {use.verdict} {use.early}/{use.blocks}{why}")
+        if len(uses) > SHOWN:
+            lines.append(f"  ... {len(uses) - SHOWN:,} consumers more")
+        return lines
+
+
+def explain(
+    what: Timeline | Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None
+) -> Explanation:
+    """Say what the makespan is made of.
+
+    Args:
+        what: a timeline, or what to simulate first.
+        hardware, schedule: as for :func:`simulate`; only where ``what`` is not a timeline.
+
+    >>> from pyptox import chip
+    >>> found = chip.explain(chip.Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]]))
+    >>> sum(found.by_constant.values()) + sum(found.by_task.values()) == found.total_us
+    True
+    """
+    return Explanation(what if isinstance(what, Timeline) else simulate(what, hardware=hardware, schedule=schedule))

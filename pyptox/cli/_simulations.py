@@ -1,0 +1,218 @@
+"""The commands about programs and runs: ``graph``, ``simulate``, ``what-if``, and ``explain`` of either."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Sizes, show
+
+if TYPE_CHECKING:
+    from .. import artifacts, chip
+    from .. import program as programs
+
+
+def graph(
+    program: ProgramPlace = None,
+    sizes: Sizes = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Show a program's tasks and edges, and what is wrong with them; exit 1 if an ordering is missing."""
+    from .. import program as programs
+
+    found = _graph_of(program, sizes)
+    findings = {
+        "missing orderings": programs.missing_orderings(found),
+        "redundant edges": programs.redundant_edges(found),
+        "false serialisation": programs.false_serialisation(found),
+    }
+    written = []
+    if out is not None:
+        from ..artifacts import write_graph
+
+        written = write_graph(out, found)
+    if as_json:
+        show(found.to_dict() | {"findings": [vars(f) for group in findings.values() for f in group]}, True)
+    elif dot:
+        print(found.dot())
+    else:
+        print(found)
+        for title, group in findings.items():
+            print(f"\n{title}: {len(group)}" + "".join(f"\n  {finding}" for finding in group))
+        _tell(written)
+    raise typer.Exit(1 if findings["missing orderings"] else 0)
+
+
+def simulate(
+    program: ProgramPlace = None,
+    sizes: Sizes = None,
+    capture: CaptureFolder = None,
+    hardware: Chip = "a2a3",
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate a program, or the tasks of a run with their measured durations, on the chip.
+
+    With PYPTO_BENCH=1 a program is also run, jitted, on the local JAX device, in PYPTO_BENCH_ROUNDS timed rounds.
+    """
+    from ._rounds import rounds_asked_for
+
+    if capture is not None:
+        answer = _replay_of(capture, program, hardware)
+        return _answer(answer, answer.timeline, out, as_json)
+    timeline = _timeline_of(program, sizes, hardware)
+    rounds = rounds_asked_for(_program_of(program), sizes or [])
+    more = {"program": timeline.graph.name if timeline.graph else None}
+    _answer(timeline, timeline, out, as_json, more | ({} if rounds is None else {"rounds": rounds.to_dict()}))
+    if rounds is not None and not as_json:
+        print(rounds)
+    return None
+
+
+def explain_program(place: str, sizes: Sequence[str] | None, hardware: str, out: Path | None, as_json: bool) -> None:
+    """What the makespan of a program is made of."""
+    from .. import chip
+
+    answer = chip.explain(_timeline_of(place, sizes, hardware))
+    _answer(answer, answer.timeline, out, as_json)
+
+
+def explain_capture(folder: Path, out: Path | None, as_json: bool) -> None:
+    """Critical path and gaps of a run, from its measured stamps alone."""
+    from .. import artifacts
+
+    answer = artifacts.report(artifacts.read_capture(folder))
+    written = artifacts.write_capture(out, answer.capture) if out is not None else []
+    show(answer, as_json)
+    if not as_json:
+        _tell(written)
+
+
+def what_if(
+    program: ProgramPlace = None,
+    sizes: Sizes = None,
+    capture: CaptureFolder = None,
+    early: Annotated[list[str] | None, typer.Option("--early-dispatch", help="Flag a producer.")] = None,
+    no_early: Annotated[list[str] | None, typer.Option("--no-early-dispatch", help="Take its flag away.")] = None,
+    dummy: Annotated[list[str] | None, typer.Option(help="Put a dummy between a task and its producers.")] = None,
+    remove_edge: Annotated[list[str] | None, typer.Option(help="PRED,SUCC: no longer wait.")] = None,
+    add_edge: Annotated[list[str] | None, typer.Option(help="PRED,SUCC: wait too.")] = None,
+    merge: Annotated[list[str] | None, typer.Option(help="A,B,...: make one task of several.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="NAME=PARTS: make several tasks of one.")] = None,
+    blocks: Annotated[list[str] | None, typer.Option(help="NAME=BLOCKS: cut the same work otherwise.")] = None,
+    duration: Annotated[list[str] | None, typer.Option(help="NAME=US: of one block.")] = None,
+    cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
+    constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
+    hardware: Chip = "a2a3",
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Change a program or a run, and simulate again: what moves, and what it saves.
+
+    Tasks are named by kernel (every task of that name), by number (t3), or by both. Changes are made in the order of
+    the options above.
+    """
+    from .. import chip
+
+    edits: list[chip.AbstractEdit] = [chip.FlagProducer(name) for name in early or []]
+    edits += [chip.FlagProducer(name, flag=False) for name in no_early or []]
+    edits += [chip.AddDummy(name) for name in dummy or []]
+    edits += [chip.RemoveEdge(*_pair(text, "--remove-edge")) for text in remove_edge or []]
+    edits += [chip.AddEdge(*_pair(text, "--add-edge")) for text in add_edge or []]
+    edits += [chip.Merge(tuple(text.split(","))) for text in merge or []]
+    edits += [chip.Split(*_setting(text, "--split", int)) for text in split or []]
+    edits += [chip.SetBlocks(*_setting(text, "--blocks", int)) for text in blocks or []]
+    edits += [chip.SetDuration(*_setting(text, "--duration", float)) for text in duration or []]
+    edits += [] if cores is None else [chip.SetCores(cores)]
+    edits += [chip.SetConstant(*_setting(text, "--set", float)) for text in constants or []]
+    if not edits:
+        raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
+    if capture is not None:
+        replay = _replay_of(capture, program, hardware)
+        notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
+        before = replay.timeline
+    else:
+        notes, before = [], _timeline_of(program, sizes, hardware)
+    answer = chip.what_if(before, edits)
+    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes)
+
+
+def _program_of(place: str | None) -> "programs.Program":
+    from ._programs import program_at
+
+    if place is None:
+        raise ValueError("`PROGRAM` must be FILE.py:NAME, or --capture a folder of a run; got neither")
+    return program_at(place)
+
+
+def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = None) -> "programs.Graph":
+    from .. import program as programs
+    from ._programs import sizes_of
+
+    return programs.graph(_program_of(place), hardware=hardware, **sizes_of(sizes or []))
+
+
+def _timeline_of(place: str | None, sizes: Sequence[str] | None, hardware: str) -> "chip.Timeline":
+    from .. import chip
+    from ..hardware import preset
+
+    machine = preset(hardware)
+    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine)
+
+
+def _replay_of(folder: Path, program: str | None, hardware: str) -> "artifacts.Replay":
+    from .. import artifacts
+    from ..hardware import preset
+
+    if program is not None:
+        raise ValueError(f"`PROGRAM` and --capture exclude each other; got {program!r} too. Leave one out")
+    return artifacts.replay(artifacts.read_capture(folder), hardware=preset(hardware))
+
+
+def _answer(
+    answer: Any,
+    timeline: "chip.Timeline",
+    out: Path | None,
+    as_json: bool,
+    more: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Show an answer, with the predicted time on a line of its own, and write the timeline's files."""
+    written = []
+    if out is not None:
+        from ..artifacts import write_simulation
+
+        written = write_simulation(out, timeline)
+    if as_json:
+        return show(answer.to_dict() | (more or {}), True)
+    print(answer)
+    for note in notes:
+        print(note)
+    print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+    return _tell(written)
+
+
+def _tell(written: Sequence[Path]) -> None:
+    if written:
+        print("written: " + ", ".join(map(str, written)))
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    pred, comma, succ = text.partition(",")
+    if not (comma and pred and succ):
+        raise ValueError(f"`{option}` must be PRED,SUCC; got {text!r}")
+    return pred, succ
+
+
+def _setting(text: str, option: str, kind: Callable[[str], Any]) -> tuple[str, Any]:
+    name, equals, value = text.rpartition("=")
+    try:
+        if equals and name:
+            return name, kind(value)
+    except ValueError:
+        pass
+    number = "an integer" if kind is int else "a number"
+    raise ValueError(f"`{option}` must be NAME=VALUE with {number}; got {text!r}")
