@@ -93,7 +93,7 @@ class Report:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
                 off = float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
-                result[name] = {"rank": float(np.corrcoef(*ranks)[0, 1]), "sign": agree, "ratio_error": off}
+                result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree, "ratio_error": off}
         return result
 
     def ratios(self, file: str) -> dict[str, float]:
