@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
+PARITY := $(VENV)/.parity-installed
 BENCHMARKS := cost_throughput simulator tuning_quality
 
-.PHONY: demo test lint doctest bench format clean
+.PHONY: demo test parity lint doctest bench format clean
 .NOTPARALLEL: # both stamps install into one environment
 
 demo: $(RUNTIME)
@@ -15,6 +16,9 @@ demo: $(RUNTIME)
 
 test: $(DEV)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+parity: $(PARITY)
+	$(BIN)/python -m pytest -m parity tests/models
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .
@@ -45,6 +49,11 @@ $(DEV): pyproject.toml | $(BIN)/pip
 	@echo "Installing pyptox and its development tools into $(VENV) (a minute or two the first time)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(RUNTIME) $@
+
+$(PARITY): pyproject.toml | $(DEV)
+	@echo "Installing torch and transformers into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parity]'
+	@touch $@
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -6,6 +6,7 @@ import pytest
 
 from pyptox.hardware import a2a3
 from pyptox.validation import validate
+from pyptox.validation._report import Report
 
 KEYS = {
     "file", "id", "covered", "reason", "measured", "predicted", "unit", "relative_error",
@@ -232,3 +233,13 @@ def test_precision_figures(report):
     assert abs(rows["pt_10"]["relative_error"]) < 2e-3
     assert 0.9 <= rows["pr_r649a"]["predicted"] <= 1.4  # published as 0.9 to 1.2 %
     assert rows["pr_r595a"]["reason"] == "the weights and inputs of that model are not published"
+
+
+def test_rows_are_summed_up_by_what_was_assumed_and_ratios_by_group(tmp_path):
+    row = {"covered": True, "relative_error": 0.1, "reason": "assumed: x", "file": "f", "group": "g", "unit": "us"}
+    row |= {"outcome_predicted": None, "outcome_measured": None}
+    rows = [row | {"id": str(n), "measured": 10.0 * n, "predicted": 11.0 * n * n} for n in (1, 2)]
+    report = Report(rows)
+    assert report.to_dict()["files"]["f"]["assumed"] == {"assumed: x": (2, pytest.approx(0.1))}
+    assert report.ratios("f") == {"g": pytest.approx(0.5)}  # 1 to 4 instead of 1 to 2
+    assert "2 assumed: x: error mean 10.0%" in str(report)

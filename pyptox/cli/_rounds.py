@@ -6,7 +6,7 @@ inputs; ``PYPTO_BENCH_RAW`` prints every sample.
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,11 +55,18 @@ def rounds_asked_for(
     """The rounds of a program on random inputs; None where ``PYPTO_BENCH`` does not ask for them."""
     from ._programs import sizes_of
 
+    return rounds_of(program.name, lambda count, warmup: _times(program, sizes_of(sizes), count, warmup), environment)
+
+
+def rounds_of(
+    name: str, measure: Callable[[int, int], np.ndarray], environment: Mapping[str, str] = os.environ
+) -> Timed | None:
+    """The rounds that ``measure(count, warmup)`` gives, µs; None where ``PYPTO_BENCH`` does not ask for them."""
     if environment.get("PYPTO_BENCH", "") in _OFF:
         return None
     count = _whole(environment, "PYPTO_BENCH_ROUNDS", 100, 1)
     warmup = _whole(environment, "PYPTO_BENCH_WARMUP", 5, 0)
-    samples = _times(program, sizes_of(sizes), count, warmup)
+    samples = measure(count, warmup)
     raw = environment.get("PYPTO_BENCH_RAW", "") not in _OFF
     rounds = Rounds(
         count,
@@ -69,7 +76,7 @@ def rounds_asked_for(
     )
     import jax
 
-    return Timed(program.name, jax.devices()[0].platform, rounds, tuple(samples.tolist()))
+    return Timed(name, jax.devices()[0].platform, rounds, tuple(samples.tolist()))
 
 
 def _times(program: Program, sizes: Mapping[str, Any], count: int, warmup: int) -> np.ndarray:

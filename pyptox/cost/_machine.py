@@ -208,9 +208,9 @@ def _run_loop(loop: Loop, state: _State, frames: dict[int, _Frame], warm: Callab
             frame.released.setdefault(number, []).append(state.get("released", number))
         snapshots.append(state.copy())
         iteration += 1
-        if is_number(count) and iteration == steps >= 4 and steps < min(2 * warm(loop), int(count) - 1):
+        if is_number(count) and iteration == steps >= 4 and steps < min(_LONGEST * warm(loop), int(count) - 1):
             # go on until a period is seen, and whole periods are left
-            period = _period_of(_ends(loop, snapshots))
+            period = _period_of(_ends(loop, snapshots), _largest(list(busy(loop.first, stalls=True).values())))
             steps += period == 0 or (int(count) - 1 - steps) % period != 0
     if loop.once or (is_number(count) and count - 1 <= steps):
         frame.iteration = steps  # the last iteration follows directly: its waits are those of a warm one
@@ -278,14 +278,21 @@ def _ends(loop: Loop, snapshots: list[_State]) -> list[Scalar]:
     return [_largest([0.0, *(snapshot.get("pipe", p) for p in pipes)]) for snapshot in snapshots]
 
 
-def _period_of(ends: list[Scalar]) -> int:
+_LONGEST = 4
+"""Warm iterations of plain numbers at most, times those asked for, until a period is seen."""
+
+
+def _period_of(ends: list[Scalar], work: Scalar = 0.0) -> int:
     """1 when iterations take equally long, 2 when two lengths alternate, 0 when neither is seen yet.
 
-    Traced numbers cannot tell, nor can fewer than three iterations after the first.
+    Traced numbers cannot tell, nor can fewer than three iterations after the first. Iterations that take less than
+    ``work``, what the busiest pipe does in one, are those of pipes that catch up.
     """
     if len(ends) < 5 or not is_number(*ends):
         return 1
     third, second, last = (b - a for a, b in itertools.pairwise(ends[-4:]))
+    if second + last < 1.998 * work:
+        return 0
     if abs(last - second) <= 1e-3 * last:
         return 1
     return 2 if abs(last - third) < 0.1 * abs(last - second) else 0

@@ -71,6 +71,40 @@ def matmul_nt(
     pl.grid((pl.cdiv(m, tile.m), pl.cdiv(n, tile.n)), block, order=pl.swizzled(group))
 
 
+def _wide(nt: bool):
+    def body(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, tile: pl.TileSizes, stages, group) -> None:
+        def block(i, j):
+            pl.store(out, (i * tile.m, j * tile.n), _reduce(a, b, i * tile.m, j * tile.n, tile, stages, nt=nt))
+
+        pl.grid((pl.cdiv(out.shape[0], tile.m), pl.cdiv(out.shape[1], tile.n)), block, order=pl.swizzled(group))
+
+    return body
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, _accumulator(a))},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"stages": (1, 4), "group": (1, 64)},
+)
+def matmul_wide(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 4
+) -> None:
+    """``out[m, n] = a[m, k] @ b[k, n]`` as it is accumulated: fp32, int32 for int8. Parameters as in ``matmul``."""
+    _wide(nt=False)(a, b, out, tile, stages, group)
+
+
+@pl.kernel(
+    outputs={"out": lambda a, b: _product(a, b, _accumulator(a), transposed=True)},
+    tile={"m": 128, "n": 256, "k": 256},
+    ranges={"stages": (1, 4), "group": (1, 64)},
+)
+def matmul_wide_nt(
+    a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, stages: int = 2, group: int = 4
+) -> None:
+    """``out[m, n] = a[m, k] @ b[n, k]ᵀ``: ``matmul_wide`` with the weight stored K-contiguous."""
+    _wide(nt=True)(a, b, out, tile, stages, group)
+
+
 def _split(nt: bool):
     def body(a: pl.Tensor, b: pl.Tensor, out: pl.Tensor, tile: pl.TileSizes, splits, stages) -> None:
         (m, n), k = out.shape, a.shape[1]

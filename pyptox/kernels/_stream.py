@@ -38,6 +38,25 @@ def copy(x: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, steps: int = 2, st
     _stream(x, out, tile, steps, stages, "rint")
 
 
+@pl.kernel(outputs={"out": lambda x: matrix("x", x, floating=False)}, in_place={"out": "x"}, tile=_TILE, ranges=_RANGES)
+def clear(x: pl.Tensor, out: pl.Tensor, *, tile: pl.TileSizes, steps: int = 1, stages: int = 2) -> None:
+    """``x = 0`` in place: the seed of an output that blocks add to. Parameters as in ``copy``.
+
+    >>> import numpy as np, pyptox as px
+    >>> float(px.run(px.kernels.clear, np.ones((3, 32), np.float32)).sum())
+    0.0
+    """
+    m, n = out.shape
+
+    def block(i, j):
+        def rows(r):
+            pl.store(out, (r * tile.m, j * tile.n), pl.zeros((tile.m, tile.n), out.dtype))
+
+        walk_rows(steps, stages, rows, i)
+
+    pl.grid((pl.cdiv(m, steps * tile.m), pl.cdiv(n, tile.n)), block)
+
+
 @functools.cache
 def convert(dtype: str, rounding: str = "rint") -> pl.Kernel:
     """The kernel that converts a matrix to ``dtype``; ``rounding`` as in :func:`pyptox.lang.cast`.

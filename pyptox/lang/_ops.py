@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .._dtypes import dtype_of
 from .._errors import KernelError
-from .._scalar import Scalar, cdiv, ceil, clip, is_number, maximum, minimum, round_up
+from .._scalar import Scalar, cdiv, ceil, clip, is_number, is_zero, maximum, minimum, round_up
 from . import rules
 from ._loops import pipeline
 from ._reading import Operation, TileType, current
@@ -35,7 +35,9 @@ def _valid_part(tensor: Tensor, offsets: Sequence, shape: Sequence, valid: Seque
         offset = offsets[axis]
         start = reading.value(offset) if isinstance(offset, Index) else offset
         size = shape[axis]
-        if is_number(start) and start == 0 and not is_number(tensor.shape[axis], size):
+        if reading.holds(tensor, axis):
+            inside = size
+        elif is_number(start) and start == 0 and not is_number(tensor.shape[axis], size):
             inside = minimum(tensor.shape[axis], size)
         else:
             inside = clip(tensor.shape[axis] - start, 0, size)
@@ -50,7 +52,7 @@ def _valid_part(tensor: Tensor, offsets: Sequence, shape: Sequence, valid: Seque
     for axis in range(tensor.rank - 2):  # beyond the end of a leading axis there is nothing
         offset = offsets[axis]
         start = reading.value(offset) if isinstance(offset, Index) else offset
-        if not (is_number(start) and start == 0):
+        if not (is_number(start) and start == 0) and not reading.holds(tensor, axis):
             rows = rows * clip(tensor.shape[axis] - start, 0, 1)
     return rows, sizes[1]
 
@@ -144,11 +146,30 @@ def _move_infer(tile: Tile, *, space: Space, offset, shape, transpose: bool) -> 
 
 def _move_run(context, tile: Tile, *, space, offset, shape, transpose):
     shape = tile.shape if shape is None else tuple(shape)
-    starts = [jnp.asarray(context.value(o) if isinstance(o, Index) else o, jnp.int32) for o in offset]
-    # the last step may reach past the tile: pad, so that the slice never shifts
-    padded = jnp.pad(tile.payload, [(0, s) for s in shape])
-    part = jax.lax.dynamic_slice(padded, starts, shape)
+    part = cut(context, tile.payload, offset, shape)
     return part.T if transpose else part
+
+
+def cut(context: Any, array: jax.Array, offsets: Sequence[Index | Scalar], shape: Sequence[int]) -> jax.Array:
+    """A slice of a tile's array. Its last step may reach past the array, which then is padded: a slice never shifts."""
+    if all(is_zero(at) for at in offsets) and tuple(shape) == array.shape:
+        return array
+    past = [
+        -extent % size if _in_steps_of(size, at) else size
+        for extent, size, at in zip(array.shape, shape, offsets, strict=True)
+    ]
+    if any(past):
+        array = jnp.pad(array, [(0, extra) for extra in past])
+    starts = [jnp.asarray(context.value(at) if isinstance(at, Index) else at, jnp.int32) for at in offsets]
+    return jax.lax.dynamic_slice(array, starts, tuple(shape))
+
+
+def _in_steps_of(size: int, offset: Index | Scalar) -> bool:
+    """True when an offset is a multiple of ``size`` wherever its axes stand."""
+    if not isinstance(offset, Index):
+        return isinstance(offset, int) and offset % size == 0
+    factors = [factor for _, factor in offset.terms]
+    return all(isinstance(n, int) and n % size == 0 for n in (offset.constant, *factors))
 
 
 _move = Operation("move", infer=_move_infer, run=_move_run, cost=rules.move, exact=True)
@@ -186,9 +207,12 @@ def _mad_infer(lhs: Tile, rhs: Tile, acc: Tile) -> TileType:
 def _mad_run(context, lhs: Tile, rhs: Tile, acc: Tile):
     wide = context.dtype(acc.dtype)
     depth = minimum(lhs.valid[1], rhs.valid[0])
-    inside = jnp.arange(lhs.payload.shape[1], dtype=jnp.int32) < depth
-    a = jnp.where(inside[None, :], lhs.payload, jnp.zeros((), lhs.payload.dtype)).astype(wide)
-    b = jnp.where(inside[:, None], rhs.payload, jnp.zeros((), rhs.payload.dtype)).astype(wide)
+    a, b = lhs.payload, rhs.payload
+    if not (isinstance(depth, int) and depth == a.shape[1]):
+        inside = jnp.arange(a.shape[1], dtype=jnp.int32) < depth
+        a = jnp.where(inside[None, :], a, jnp.zeros((), a.dtype))
+        b = jnp.where(inside[:, None], b, jnp.zeros((), b.dtype))
+    a, b = a.astype(wide), b.astype(wide)
     return acc.payload + jnp.dot(a, b, preferred_element_type=wide, precision=jax.lax.Precision.HIGHEST)
 
 

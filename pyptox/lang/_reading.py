@@ -15,7 +15,7 @@ from typing import Any
 from .. import _scalar
 from .._errors import KernelError
 from .._scalar import Scalar
-from ._types import Axis, Index, Tile
+from ._types import Axis, Index, Tensor, Tile
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,10 @@ class AbstractReading(abc.ABC):
     @abc.abstractmethod
     def value(self, index: Index) -> Scalar:
         """The number that an index stands for in this reading."""
+
+    def holds(self, tensor: Tensor, axis: int) -> bool:
+        """True when every slice that the kernel takes of this axis is known to lie inside the tensor."""
+        return False
 
     def row_slices(self, count: Scalar) -> None:  # noqa: B027  (values do not depend on it)
         """Vector work goes through its rows in ``count`` slices."""

@@ -20,15 +20,18 @@ from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
-from ._record import Recorder, tensors_with_shapes
+from ._record import Loop, Recorder, tensors_with_shapes
 from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 
 
 class _Run(AbstractReading):
-    """Values of a kernel. ``arrays`` holds the padded tensors; outputs are replaced as they are written."""
+    """Values of a kernel. ``arrays`` holds the padded tensors; outputs are replaced as they are written.
 
-    def __init__(self, arrays: dict[str, jax.Array], specs: Mapping[str, Spec], sizes: Sizes, float64: bool):
-        self.arrays, self.specs, self.sizes, self.float64 = arrays, specs, sizes, float64
+    ``inside`` says of each axis whether all slices are known to lie inside.
+    """
+
+    def __init__(self, arrays: dict[str, jax.Array], inside: Mapping[str, Sequence[bool]], sizes: Sizes, float64: bool):
+        self.arrays, self.inside, self.sizes, self.float64 = arrays, inside, sizes, float64
         self.values: dict[Any, Any] = {}
         self.outputs: tuple[str, ...] = ()
 
@@ -59,8 +62,11 @@ class _Run(AbstractReading):
         payload = operation.run(self, *tiles, **attributes)
         if made is None:
             return None
-        valid = tuple(jnp.asarray(size, jnp.int32) for size in made.valid)
+        valid = tuple(size if isinstance(size, int) else jnp.asarray(size, jnp.int32) for size in made.valid)
         return Tile(tuple(made.shape), valid, made.dtype, made.space, payload)  # type: ignore[arg-type]
+
+    def holds(self, tensor: Tensor, axis: int) -> bool:
+        return self.inside[tensor.name][axis]
 
     def _starts(self, offsets) -> list:
         return [jnp.asarray(self.value(o) if isinstance(o, Index) else o, jnp.int32) for o in offsets]
@@ -71,6 +77,8 @@ class _Run(AbstractReading):
         part = jax.lax.dynamic_slice(self.arrays[tensor.name], self._starts(offsets), tuple(shape))
         part = part.reshape((1, shape[0]) if tensor.rank == 1 else tuple(shape[-2:]))
         rows, columns = _valid_part(tensor, offsets, shape, valid)
+        if _whole(part.shape, rows, columns):
+            return part
         return jnp.where(_inside(part.shape, rows, columns), part, jnp.zeros((), part.dtype))
 
     def write(self, tensor: Tensor, offsets, tile: Tile, atomic: str | None) -> None:
@@ -79,8 +87,9 @@ class _Run(AbstractReading):
         old = jax.lax.dynamic_slice(target, starts, shape)
         new = tile.payload.reshape(shape).astype(target.dtype)
         new = old + new if atomic else new
-        inside = _inside(tile.shape, *tile.valid).reshape(shape)
-        self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, jnp.where(inside, new, old), starts)
+        if not _whole(tile.shape, *tile.valid):
+            new = jnp.where(_inside(tile.shape, *tile.valid).reshape(shape), new, old)
+        self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, new, starts)
 
     def read_rows(self, tensor: Tensor, rows: jax.Array, column: jax.Array, width: int) -> jax.Array:
         """``width`` columns from ``column`` on of each of ``rows``; zero where there is no such element."""
@@ -124,13 +133,9 @@ class _Run(AbstractReading):
 
         def step(number, tiles):
             self.values[axis] = number
-            return body(index, tiles)
+            return _as_carried(body(index, tiles))
 
-        # a carried tile keeps the type that the body gives it: valid parts as int32
-        carry = jax.tree_util.tree_map(
-            lambda leaf: jnp.asarray(leaf, jnp.int32) if isinstance(leaf, int) else leaf, carry
-        )
-        return self._fori(count, step, carry)
+        return self._fori(count, step, _as_carried(carry))
 
     def grid(self, extents, body, order: Order, uneven: bool) -> None:
         extents = [int(extent) for extent in extents]
@@ -164,31 +169,58 @@ def block_coordinates(number, extents: Sequence[int], order: Order) -> list:
     return [*result, inside // width, strip * group + inside % width]
 
 
+def _as_carried(tiles: Any) -> Any:
+    """Tiles as a loop carries them: their valid parts as int32 arrays."""
+    return jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf, jnp.int32) if isinstance(leaf, int) else leaf, tiles)
+
+
+def _whole(shape, rows, columns) -> bool:
+    """True when a tile is known to hold nothing but valid elements."""
+    return isinstance(rows, int) and isinstance(columns, int) and (rows, columns) == tuple(shape)
+
+
 def _inside(shape, rows, columns):
     row = jnp.arange(shape[0], dtype=jnp.int32)[:, None] < rows
     return row & (jnp.arange(shape[1], dtype=jnp.int32)[None, :] < columns)
 
 
-def _padding(kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware) -> dict:
-    """How far past its end each tensor may be sliced: the largest tile of each axis that is walked."""
+def _reach(
+    kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware
+) -> tuple[dict[str, list[int]], dict[str, list[bool]]]:
+    """How far past its end a slice of each tensor may reach along each axis; and whether all surely lie inside."""
     recorder = Recorder.of_integers(kernel, specs, values, hardware)
-    padding = {name: [0] * len(spec.shape) for name, spec in specs.items()}
+    last = {axis: int(extent) - 1 for axis, extent in zip(recorder.axes, recorder.extents, strict=True)}
+    past = {name: [0] * len(spec.shape) for name, spec in specs.items()}
+    inside = {name: [True] * len(spec.shape) for name, spec in specs.items()}
     for access in recorder.accesses():
-        tensor, shape = access.tensor, access.shape
-        reach = [
-            # an axis that is read from its start on needs no more than what the tile has beyond it
-            int(size) if isinstance(offset, Index) or offset else max(int(size) - extent, 0)
-            for size, offset, extent in zip(shape, access.offsets, specs[tensor.name].shape, strict=True)
-        ]
-        padding[tensor.name] = [max(pair) for pair in zip(padding[tensor.name], reach, strict=True)]
-    return padding
+        if access.instruction.by_row:  # picked element by element
+            continue
+        name, around = access.tensor.name, last | _last_iterations(access.loops)
+        for axis, (size, offset) in enumerate(zip(access.shape, access.offsets, strict=True)):
+            extent = specs[name].shape[axis]
+            if not isinstance(offset, Index):
+                beyond = int(offset) + int(size) - extent
+            elif all(isinstance(variable, Axis) and variable in around for variable, _ in offset.terms):
+                start = int(offset.constant) + sum(max(int(f) * around[v], 0) for v, f in offset.terms)
+                beyond = start + int(size) - extent
+            else:  # data decides: it may start anywhere; one element is clamped, and does not count as valid
+                inside[name][axis] = False
+                beyond = int(size) if size > 1 else 0
+            inside[name][axis] &= beyond <= 0
+            past[name][axis] = max(past[name][axis], beyond)
+    return past, inside
+
+
+def _last_iterations(loops: Sequence[Loop]) -> dict[Any, int]:
+    """The last index of each loop whose trip count does not come from data."""
+    return {loop.axis: int(loop.count) - 1 for loop in loops if not loop.may_be_empty}
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, float64: bool):
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
-    padding = _padding(kernel, specs, values, hardware)
+    past, inside = _reach(kernel, specs, values, hardware)
 
     def run(*inputs):
         arrays = {}
@@ -199,9 +231,9 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
                 array = jnp.zeros(spec.shape, dtype)
             else:
                 array = jnp.asarray(inputs[kernel.inputs.index(source)]).astype(dtype)
-            extra = padding[name]
-            arrays[name] = array if spec.values else jnp.pad(array, [(0, e) for e in extra])
-        reading = _Run(arrays, specs, hardware.sizes, float64)
+            pad = any(past[name]) and not spec.values
+            arrays[name] = jnp.pad(array, [(0, extra) for extra in past[name]]) if pad else array
+        reading = _Run(arrays, inside, hardware.sizes, float64)
         reading.outputs = tuple(kernel.outputs)
         kernel.read(reading, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         return tuple(

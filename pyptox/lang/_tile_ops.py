@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from .._errors import KernelError
 from .._scalar import Scalar, clip, where
 from . import rules
+from ._ops import cut
 from ._reading import Operation, TileType, current
 from ._types import Index, Tile, Vec
 from ._vector_ops import _require_vec
@@ -36,10 +37,7 @@ def _slice_infer(tile: Tile, *, start: Index | Scalar, width: Scalar) -> TileTyp
 
 
 def _slice_run(context: Any, tile: Tile, *, start: Index | Scalar, width: Scalar):
-    first = context.value(start) if isinstance(start, Index) else start
-    # the last slice may reach past the tile: pad, so that it never shifts
-    padded = jnp.pad(tile.payload, ((0, 0), (0, width)))
-    return jax.lax.dynamic_slice_in_dim(padded, jnp.asarray(first, jnp.int32), width, axis=1)
+    return cut(context, tile.payload, (0, start), (tile.payload.shape[0], width))
 
 
 _slice = Operation("slice_columns", infer=_slice_infer, run=_slice_run, cost=rules.free, alias=0, exact=True)

@@ -35,7 +35,7 @@ def _broadcast(name: str, a: Tile, b: Tile) -> TileType:
     for axis in (0, 1):
         one, other = _is_one(a.shape[axis]), _is_one(b.shape[axis])
         shape.append(b.shape[axis] if one else a.shape[axis])
-        if one or other:
+        if one != other:
             valid.append(b.valid[axis] if one else a.valid[axis])
         else:  # what only one operand holds is padding
             valid.append(current().minimum(a.valid[axis], b.valid[axis]))

@@ -59,7 +59,7 @@ class Program:
         """Everything that the function submits, and the tensors that it returns."""
         code = self.function.__code__
         recording = Recording(hardware or a2a3(), f"{Path(code.co_filename).name}:{code.co_firstlineno}")
-        arguments = [recording.buffer(n, specs[n].shape, specs[n].dtype, None) for n in self.tensors]
+        arguments = [recording.argument(n, specs[n]) for n in self.tensors]
         with recording_as(recording):
             result = self.function(*arguments)
         results = result if isinstance(result, tuple) else (result,)

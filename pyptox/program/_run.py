@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,24 +20,39 @@ from ._task import OUTPUT
 from ._tensor import ProgramError
 
 
-def run(program: Program, *arrays: Any, order: Sequence[int] | None = None, hardware: Hardware | None = None) -> Any:
-    """What the program returns, in the stored types; jitted as a whole.
+def run(
+    program: Program,
+    *arrays: Any,
+    order: Sequence[int] | None = None,
+    donate: Sequence[str] = (),
+    whole: bool = True,
+    hardware: Hardware | None = None,
+) -> Any:
+    """What the program returns, in the stored types.
 
     Args:
         program: a program.
-        arrays: one for each of its arguments.
+        arrays: one for each of its arguments; ``px.control(values)`` for a control input. Other values of it are no
+            reason to compile again.
         order: the tasks in the order in which they take effect; that of submission by default.
+        donate: arguments whose memory the results may take, a cache that is updated in place say; these arrays are
+            gone afterwards.
+        whole: jitted as a whole; or else task by task, which compiles a kernel once for all tasks alike: sooner for
+            many tasks, slower afterwards, and nothing is donated.
         hardware: the chip whose staging limits apply.
 
     Raises:
         ProgramError: the order leaves a task out, or runs one before what it waits for.
     """
     specs = tuple(_specs(program, arrays))
-    results = jitted(program, specs, None if order is None else tuple(order), hardware)(*arrays)
+    kinds = tuple(s if s.values is None else replace(s, values=(0,) * len(s.values)) for s in specs)
+    order = None if order is None else tuple(order)
+    function, check = _compiled(program, kinds, order, _places(program, donate), whole, hardware)
+    check(specs)
+    results = function(*map(_array, arrays))
     return results[0] if len(results) == 1 else results
 
 
-@functools.lru_cache(maxsize=64)
 def jitted(
     program: Program,
     specs: tuple[Spec, ...],
@@ -44,15 +60,61 @@ def jitted(
     hardware: Hardware | None = None,
 ) -> Callable[..., tuple]:
     """The program on arguments of these specs, its tasks in ``order``; compiled at the first call."""
+    return _compiled(program, specs, order, (), True, hardware)[0]
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(
+    program: Program,
+    specs: tuple[Spec, ...],
+    order: tuple[int, ...] | None,
+    donate: tuple[int, ...],
+    whole: bool,
+    hardware: Hardware | None,
+) -> tuple[Callable[..., tuple], Callable[[Sequence[Spec]], None]]:
+    """The program on arguments of these specs, its tasks in ``order``; compiled at the first call.
+
+    Second, a check of other control values.
+    """
     recorded = graph(program, *specs, hardware=hardware)
     order = tuple(range(len(recorded.tasks))) if order is None else _permitted(recorded, order)
-    return jax.jit(lambda *values: _execute(recorded, values, order, hardware, False))
+
+    def function(*values: Any) -> tuple:
+        return _execute(recorded, values, order, hardware, False)
+
+    if whole:
+        function = jax.jit(function, donate_argnums=donate)
+    return function, functools.partial(_check_control, recorded)
+
+
+def _places(program: Program, names: Sequence[str]) -> tuple[int, ...]:
+    unknown = [name for name in names if name not in program.tensors]
+    if unknown:
+        raise ProgramError(f"`donate` names {unknown}; the arguments of `{program.name}` are {program.tensors}")
+    return tuple(sorted(program.tensors.index(name) for name in names))
+
+
+def _check_control(graph: Graph, specs: Sequence[Spec]) -> None:
+    """Ask every kernel about the control inputs that it is given."""
+    asked = set()
+    for task in graph.tasks:
+        if task.kernel is None or not task.control_from:
+            continue
+        own = task.specs()
+        for name, tensor in task.control_from.items():
+            given = specs[tensor.buffer.number].values
+            assert given is not None
+            own[name] = replace(tensor.spec, values=tuple(given[n] for n in tensor.elements().reshape(-1)))
+        inputs = tuple((name, own[name]) for name in task.kernel.inputs)
+        if (task.kernel, inputs) not in asked:
+            asked.add((task.kernel, inputs))
+            task.kernel.specs(**dict(inputs))
 
 
 def reference(program: Program, *arrays: Any, hardware: Hardware | None = None) -> Any:
     """What the program returns in float64, its casts removed; NumPy arrays."""
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
-    wide = [widened(name, array) for name, array in zip(program.tensors, arrays, strict=True)]
+    wide = [widened(name, _array(array)) for name, array in zip(program.tensors, arrays, strict=True)]
     with float64_scope():
         results = _execute(recorded, wide, range(len(recorded.tasks)), hardware, True)
         results = collected([f"result {number}" for number in range(len(results))], results)
@@ -84,7 +146,11 @@ def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
         raise ProgramError(
             f"`{program.name}` takes {len(program.tensors)} arrays ({', '.join(program.tensors)}); got {len(arrays)}"
         )
-    return [Spec(tuple(array.shape), str(array.dtype)) for array in arrays]
+    return [array if isinstance(array, Spec) else Spec(tuple(array.shape), str(array.dtype)) for array in arrays]
+
+
+def _array(given: Any) -> Any:
+    return np.asarray(given.values, np.int32) if isinstance(given, Spec) else given
 
 
 def _permitted(graph: Graph, order: tuple[int, ...]) -> tuple[int, ...]:
@@ -117,7 +183,9 @@ def _execute(
         kernel = task.kernel
         args = {arg.name: arg for arg in task.args}
         inputs = [
-            np.asarray(task.control[name].values, np.int32)
+            task.control_from[name].read(contents[task.control_from[name].buffer.number])
+            if name in task.control_from
+            else np.asarray(task.control[name].values, np.int32)
             if name in task.control
             else args[name].tensor.read(contents[args[name].tensor.buffer.number])
             for name in kernel.inputs

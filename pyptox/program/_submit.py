@@ -30,9 +30,15 @@ class Recording:
         self, name: str, shape: Iterable[int], dtype: str, creator: int | None, manual_dep: bool = False
     ) -> Tensor:
         """A new buffer, whole."""
-        made = Buffer(len(self.buffers), name, tuple(shape), dtype, creator, manual_dep)
+        return self._whole(Buffer(len(self.buffers), name, tuple(shape), dtype, creator, manual_dep))
+
+    def argument(self, name: str, spec: Spec) -> Tensor:
+        """The buffer of an argument of the program."""
+        return self._whole(Buffer(len(self.buffers), name, spec.shape, spec.dtype, values=spec.values))
+
+    def _whole(self, made: Buffer) -> Tensor:
         self.buffers.append(made)
-        return Tensor(made, made.shape, dense_strides(made.shape), 0, creator)
+        return Tensor(made, made.shape, dense_strides(made.shape), 0, made.creator)
 
 
 _CURRENT: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("pyptox_program", default=None)
@@ -110,7 +116,8 @@ def submit(
 
     Args:
         kernel: what it runs.
-        inputs: a tensor for each input of the kernel; ``px.control(values)`` for a control input.
+        inputs: a tensor for each input of the kernel; for a control input ``px.control(values)``, or an argument of
+            the program that is one.
         out: where the outputs go: a tensor, or tensors by name. Those left out are allocated by the runtime; an
             output that the kernel updates in place is the input that it starts as.
         deps: tasks, or what they returned, to wait for.
@@ -128,13 +135,15 @@ def submit(
         raise ProgramError(
             f"`{kernel.name}` takes {len(kernel.inputs)} inputs ({', '.join(kernel.inputs)}); got {len(inputs)}"
         )
-    control, tensors, untracked = {}, {}, set()
+    control, passed, tensors, untracked = {}, {}, {}, set()
     for title, value in zip(kernel.inputs, inputs, strict=True):
         if isinstance(value, NoDep):
             untracked.add(title)
             value = value.tensor
         if isinstance(value, Spec) and value.values is not None:
             control[title] = value
+        elif isinstance(value, Tensor) and value.buffer.values is not None:
+            control[title], passed[title] = value.spec, value
         elif isinstance(value, Tensor):
             tensors[title] = value
         else:
@@ -183,6 +192,7 @@ def submit(
             kernel,
             tuple(args),
             control,
+            passed,
             configuration,
             blocks,
             shape,

@@ -45,6 +45,7 @@ class Task:
         kernel: None for a dummy and for an allocation.
         args: every tensor, inputs first.
         control: control inputs by name.
+        control_from: those of them that are arguments of the program, which may run with other values.
         values: the kernel's configuration.
         blocks: of its grid; 0 without a kernel.
         shape: ``AIC``, ``AIV`` or ``MIX``; ``DUMMY`` and ``ALLOC`` without a kernel.
@@ -63,6 +64,7 @@ class Task:
     kernel: Kernel | None
     args: tuple[Arg, ...]
     control: dict[str, Spec] = field(default_factory=dict)
+    control_from: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     blocks: int = 0
     shape: str = "DUMMY"

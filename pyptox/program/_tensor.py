@@ -25,6 +25,7 @@ class Buffer:
         shape, dtype: as allocated.
         creator: number of the task that made it, None for an argument of the program.
         manual_dep: the tensor map does not track it.
+        values: of a control input, what it was recorded with; it runs with others as well.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Buffer:
     dtype: str
     creator: int | None = None
     manual_dep: bool = False
+    values: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +61,10 @@ class Tensor:
 
     @property
     def spec(self) -> Spec:
-        """Shape and element type, as a kernel takes them."""
-        return Spec(self.shape, self.dtype)
+        """Shape and element type, as a kernel takes them; of a control input its values too."""
+        if self.buffer.values is None:
+            return Spec(self.shape, self.dtype)
+        return Spec(self.shape, self.dtype, tuple(self.buffer.values[n] for n in self.elements().reshape(-1)))
 
     def __getitem__(self, index: Any) -> "Tensor":
         parts = index if isinstance(index, tuple) else (index,)
@@ -86,7 +90,10 @@ class Tensor:
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=offset)
 
     def reshape(self, *shape: int) -> "Tensor":
-        """The same elements in another shape; the view must be without gaps."""
+        """The same elements in another shape, one size of which may be -1; the view must be without gaps."""
+        if shape.count(-1) == 1:
+            rest = math.prod(self.shape) // math.prod(size for size in shape if size != -1)
+            shape = tuple(rest if size == -1 else size for size in shape)
         if math.prod(shape) != math.prod(self.shape):
             raise ProgramError(f"`shape` {shape} must hold the {math.prod(self.shape)} elements of {self.shape}")
         if self.strides != dense_strides(self.shape):
@@ -98,6 +105,8 @@ class Tensor:
         whole = _box(self)
         if whole is not None:
             starts, sizes = whole
+            if sizes == self.buffer.shape:
+                return array.reshape(self.shape)
             return array[tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))].reshape(self.shape)
         return array.reshape(-1)[self.elements()].reshape(self.shape)
 
@@ -106,6 +115,8 @@ class Tensor:
         whole = _box(self)
         if whole is not None:
             starts, sizes = whole
+            if sizes == self.buffer.shape:
+                return values.reshape(sizes)
             at = tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
             return array.at[at].set(values.reshape(sizes))
         return array.reshape(-1).at[self.elements().reshape(-1)].set(values.reshape(-1)).reshape(array.shape)

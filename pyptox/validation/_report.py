@@ -73,6 +73,7 @@ class Report:
             "not_covered": dict(Counter(r["reason"] for r in rows if not r["covered"])),
             "mean_error": float(np.mean(errors)) if errors else None,
             "median_error": float(np.median(errors)) if errors else None,
+            "assumed": _by_assumption(rows),
             "outcomes": len(judged),
             "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
         }
@@ -93,18 +94,14 @@ class Report:
             if clear:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
-                result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree}
+                off = float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
+                result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree, "ratio_error": off}
         return result
 
     def ratios(self, file: str) -> dict[str, float]:
         """By group of a file the median error of the ratios between its rows that differ by more than 3 %."""
         names = {r["group"] for r in self.rows if r["file"] == file}
-        pairs = {name: _clear(each) for name, each in self._pairs().items() if name in names}
-        return {
-            name: float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
-            for name, clear in pairs.items()
-            if clear
-        }
+        return {name: group["ratio_error"] for name, group in self._groups().items() if name in names}
 
     def __str__(self) -> str:
         data, lines = self.to_dict(), [f"predicted for {self.chip}"] if self.chip else []
@@ -112,14 +109,33 @@ class Report:
             error = (
                 "" if s["mean_error"] is None else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
             )
-            lines.append(f"{name}: {s['covered']} rows covered{error}; outcomes {s['outcomes_agree']}/{s['outcomes']}")
+            outcomes = f"; outcomes {s['outcomes_agree']}/{s['outcomes']}" if s["outcomes"] else ""
+            lines.append(f"{name}: {s['covered']} rows covered{error}{outcomes}")
+            if len(s["assumed"]) <= _ASSUMPTIONS:
+                lines += [f"  {n} {reason}: error mean {off:.1%}" for reason, (n, off) in s["assumed"].items()]
             lines += [f"  {n} not covered: {reason}" for reason, n in s["not_covered"].items()]
-        lines += [f"{g}: rank {v['rank']:.2f}, sign {v['sign']:.0%}" for g, v in data["groups"].items()]
+        lines += [
+            f"{g}: rank {v['rank']:.2f}, sign {v['sign']:.0%}, ratios off by {v['ratio_error']:.1%} (median)"
+            for g, v in data["groups"].items()
+        ]
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
         """Write the rows as JSON, all or nothing."""
         write_whole(path, json.dumps(self.rows, indent=1, allow_nan=False) + "\n")
+
+
+_ASSUMPTIONS = 6
+"""Kinds of assumption that are listed for a file; of more the rows say theirs."""
+
+
+def _by_assumption(rows: list[dict[str, Any]]) -> dict[str, tuple[int, float]]:
+    """Rows and their mean error by what was assumed."""
+    errors: dict[str, list[float]] = {}
+    for r in rows:
+        if r["covered"] and r["reason"] and r["relative_error"] is not None:
+            errors.setdefault(r["reason"], []).append(abs(r["relative_error"]))
+    return {reason: (len(each), float(np.mean(each))) for reason, each in errors.items()}
 
 
 def read(directory: str | Path, file: str) -> list[Row]:

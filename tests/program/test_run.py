@@ -60,13 +60,13 @@ def test_every_permitted_order_gives_the_same_values():
 
 
 def test_a_second_run_of_the_same_types_is_not_compiled_again():
-    from pyptox.program._run import jitted
+    from pyptox.program._run import _compiled
 
     mlp, inputs = _mlp(), _inputs(5, 96, 160)
     pp.run(mlp, *inputs)
-    before = jitted.cache_info().misses
+    before = _compiled.cache_info().misses
     pp.run(mlp, *(-array for array in inputs))
-    assert jitted.cache_info().misses == before
+    assert _compiled.cache_info().misses == before
 
 
 def test_atomic_adds_go_to_what_is_there():
@@ -142,3 +142,63 @@ def test_the_command_line_shows_the_graph(capsys, tmp_path):
     code, _, err = run(capsys, "graph", f"{broken}:x")
     assert code == 2
     assert "cannot be read: ModuleNotFoundError" in err
+
+
+def _shared_out(x, w, rows):
+    return pp.submit(px.kernels.grouped_matmul, x, w, rows, m=16, n=32, k=32)
+
+
+def test_a_control_argument_takes_other_values_without_compiling_again():
+    from pyptox.program._run import _compiled
+
+    shared_out = pp.program(_shared_out)
+    rng = np.random.default_rng(2)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((8, 32), (3, 32, 32)))
+    function = None
+    for rows in ([3, 0, 5], [0, 8, 0], [1, 2, 3]):
+        groups = np.repeat(np.arange(3), rows)
+        expected = np.zeros((8, 32))
+        expected[: len(groups)] = np.einsum("rk,rkn->rn", x[: len(groups)].astype(float), w[groups])
+        found = pp.run(shared_out, x, w, px.control(rows))
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(pp.reference(shared_out, x, w, px.control(rows)), expected, rtol=1e-12)
+        kinds = px.spec(x.shape, "fp32"), px.spec(w.shape, "fp32"), px.control([0, 0, 0])
+        function = function or _compiled(shared_out, kinds, None, (), True, None)[0]
+        assert function._cache_size() == 1  # type: ignore[attr-defined]
+    with pytest.raises(px.KernelError, match="sum to 9"):
+        pp.run(shared_out, x, w, px.control([4, 4, 1]))
+
+
+def test_task_by_task_is_the_same():
+    mlp, inputs = _mlp(), _inputs(5, 96, 160)
+    np.testing.assert_allclose(pp.run(mlp, *inputs, whole=False), pp.run(mlp, *inputs), rtol=1e-6, atol=1e-6)
+
+
+def test_views_of_a_control_argument():
+    @pp.program
+    def halves(x, w, rows):
+        parts = [_shared_out(x, w[a : a + 2], rows[a : a + 2]) for a in (0, 2)]
+        return tuple(parts)
+
+    rng = np.random.default_rng(3)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((8, 32), (4, 32, 32)))
+    graph = pp.graph(halves, px.spec(x.shape, "fp32"), px.spec(w.shape, "fp32"), px.control([1, 2, 3, 4]))
+    assert [task.control["rows"].values for task in graph.tasks] == [(1, 2), (3, 4)]
+    first, second = pp.run(halves, x, w, px.control([1, 2, 3, 4]))
+    np.testing.assert_allclose(np.asarray(first)[1:3], x[1:3] @ w[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(second)[3:7], x[3:7] @ w[3], rtol=1e-4, atol=1e-5)
+
+
+def test_a_donated_argument_is_updated_in_its_place():
+    @pp.program
+    def write(x, slots, cache):
+        return pp.submit(px.kernels.cache_write, x, slots, cache, m=16, n=32)
+
+    cache = jnp.zeros((64, 32), jnp.float32)
+    place = cache.unsafe_buffer_pointer()
+    found = pp.run(write, jnp.ones((2, 32)), jnp.array([5, 63], jnp.int32), cache, donate=["cache"])
+    assert found.unsafe_buffer_pointer() == place
+    assert cache.is_deleted()
+    assert np.flatnonzero(np.asarray(found).sum(1)).tolist() == [5, 63]
+    with pytest.raises(ProgramError, match="`donate` names"):
+        pp.run(write, jnp.ones((2, 32)), jnp.array([5, 63], jnp.int32), found, donate=["out"])

@@ -1,0 +1,208 @@
+"""How long does a Qwen3 decode step take, and what limits it?
+
+Predicted on the chip (``[MODEL]``); with ``PYPTO_BENCH=1`` the same program is also timed on the local JAX device
+(``[RUN]``).
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.qwen3_14b import (
+    LADDER,
+    Config,
+    Model,
+    ModelError,
+    Variant,
+    decode_program,
+    decode_specs,
+    random_weights,
+    variant_named,
+)
+from pyptox import chip
+from pyptox import program as pp
+from pyptox.hardware import Hardware, preset
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All tasks of one name: how many, their blocks, the busy time of all cores, and their part of the step, µs."""
+
+    name: str
+    tasks: int
+    blocks: int
+    busy_us: float
+    path_us: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A simulated decode step.
+
+    Attributes:
+        step_us: of the whole batch.
+        tokens_per_s: over the batch.
+        limit: the largest part of ``attribution``, whose parts add up to the step.
+    """
+
+    variant: str
+    dtype: str
+    hardware: str
+    layers: int
+    batch: int
+    context: int
+    step_us: float
+    tokens_per_s: float
+    tasks: int
+    edges: int
+    limit: str
+    attribution: dict[str, float]
+    utilisation: dict[str, float]
+    stages: tuple[Stage, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "stages": [vars(stage) for stage in self.stages]}
+
+    def __str__(self) -> str:
+        lines = [
+            f"qwen3-14b {self.dtype}, {self.layers} layers, batch {self.batch}, context {self.context}, "
+            f"{self.variant} on {self.hardware}",
+            f"  step         {self.step_us / 1000:.2f} ms, {self.tokens_per_s:.0f} tokens/s",
+            f"  limit        {self.limit}",
+            f"  tasks        {self.tasks:,}, {self.edges:,} edges",
+            "  utilisation  " + ", ".join(f"{name} {share:.0%}" for name, share in self.utilisation.items()),
+            "",
+            f"{'stage':<18} {'tasks':>6} {'blocks':>8} {'busy µs':>11} {'of step µs':>11} {'share':>7}",
+        ]
+        for s in self.stages:
+            share = s.path_us / self.step_us
+            lines.append(f"{s.name:<18} {s.tasks:>6} {s.blocks:>8} {s.busy_us:>11.1f} {s.path_us:>11.1f} {share:>7.1%}")
+        named = {stage.name for stage in self.stages}
+        for name, part in sorted(self.attribution.items(), key=lambda item: -item[1]):
+            if name not in named and part:
+                lines.append(f"{name:<18} {'':>6} {'':>8} {'':>11} {part:>11.1f} {part / self.step_us:>7.1%}")
+        return "\n".join([*lines, "", f"[MODEL] step_us={self.step_us:.3f}"])
+
+
+def predict(
+    variant: Variant,
+    *,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    batch: int = 16,
+    context: int = 3338,
+    hardware: Hardware | None = None,
+) -> Prediction:
+    """Simulate one decode step of ``batch`` requests of ``context`` keys each, the new one included.
+
+    Raises:
+        ModelError: no request, or a context beyond the model's.
+    """
+    config, machine = config or Config(), hardware or preset("a2a3")
+    if batch < 1:
+        raise ModelError(f"`batch` must be at least 1; got {batch}")
+    specs = decode_specs(config, dtype, [context] * batch)
+    graph = pp.graph(decode_program(config, variant, dtype), *specs, hardware=machine)
+    timeline = chip.simulate(graph, hardware=machine)
+    attribution, step = timeline.attribution(), timeline.makespan_us
+    work, stages = timeline.workload, dict[str, tuple[int, int, float]]()
+    for task, blocks, each in zip(graph.tasks, work.blocks, work.duration_us, strict=True):
+        if task.kernel is not None:
+            cores = 3 if task.shape == "MIX" else 1
+            tasks, total, busy = stages.get(task.name, (0, 0, 0.0))
+            stages[task.name] = tasks + 1, total + int(blocks), busy + float(blocks * each) * cores
+    return Prediction(
+        variant.name,
+        dtype,
+        machine.name,
+        config.layers,
+        batch,
+        context,
+        step,
+        batch / step * 1e6,
+        len(graph.tasks),
+        len(graph.edges),
+        timeline.limit,
+        attribution,
+        timeline.utilisation,
+        tuple(Stage(name, *stages[name], path_us=attribution.get(name, 0.0)) for name in stages),
+    )
+
+
+def ladder(**settings: Any) -> list[Prediction]:
+    """:func:`predict` for every step of the ladder."""
+    return [predict(variant, **settings) for variant in LADDER]
+
+
+def ladder_table(steps: Sequence[Prediction]) -> str:
+    """The ladder in a few words a step: time, change, tasks, limit."""
+    lines = [f"{'step':<20} {'µs':>10} {'change':>8} {'tasks':>7} {'edges':>8}  limit"]
+    before = None
+    for s in steps:
+        change = "" if before is None else f"{s.step_us / before - 1:+.1%}"
+        lines.append(f"{s.variant:<20} {s.step_us:>10.1f} {change:>8} {s.tasks:>7} {s.edges:>8}  {s.limit}")
+        before = s.step_us
+    return "\n".join(lines)
+
+
+# ----------------------------------------------------------------------------------------------------------- for real
+def measure(
+    variant: Variant,
+    config: Config,
+    dtype: str = "bf16",
+    batch: int = 16,
+    context: int = 3338,
+    *,
+    rounds: int = 100,
+    warmup: int = 5,
+) -> np.ndarray:
+    """Times of ``rounds`` decode steps on the local JAX device, µs: random weights, one more key a round.
+
+    Raises:
+        ModelError: a context beyond the model's.
+    """
+    model = Model(random_weights(config, dtype), variant)
+    return np.array(list(model.step_times_us(batch, context, rounds=rounds, warmup=warmup + 1)))  # one to compile
+
+
+def variant_of(name: str, file: Path | None = None) -> Variant:
+    """A step of the ladder, or the variant that a JSON file holds.
+
+    Raises:
+        ModelError: there is no such step, or the file holds no variant.
+    """
+    if file is None:
+        return variant_named(name)
+    try:
+        data = json.loads(file.read_text())
+    except ValueError as error:
+        raise ModelError(f"`config` must be a JSON file; {file.name}: {error}") from error
+    return Variant.from_dict(data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--context", type=int, default=3338)
+    parser.add_argument("--layers", type=int, default=40)
+    parser.add_argument("--variant", default=LADDER[-1].name)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    begin = time.perf_counter()
+    found = predict(
+        variant_named(given.variant), config=Config(layers=given.layers), batch=given.batch, context=given.context
+    )
+    seconds = time.perf_counter() - begin
+    print(
+        json.dumps(found.to_dict() | {"seconds": seconds}) if given.json else f"{found}\nsimulated in {seconds:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

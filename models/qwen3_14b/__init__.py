@@ -1,0 +1,26 @@
+"""Qwen3-14B, and the dense models of its family: a decode step as a program of tiled kernels.
+
+    model = models.qwen3_14b.from_pretrained(DIR)
+    model.generate(token_ids, steps=16)
+
+The same program is read for its values (here), its graph (:func:`pyptox.program.graph`) and its time
+(:func:`pyptox.chip.simulate`): :func:`decode_program` with :func:`decode_specs`. :data:`LADDER` holds the published
+steps of its optimisation, each a :class:`Variant`.
+"""
+
+from ._config import Config as Config
+from ._config import ModelError as ModelError
+from ._config import config_of as config_of
+from ._config import read_config as read_config
+from ._model import Model as Model
+from ._model import from_pretrained as from_pretrained
+from ._model import random as random
+from ._program import decode_program as decode_program
+from ._program import decode_specs as decode_specs
+from ._variant import LADDER as LADDER
+from ._variant import Projection as Projection
+from ._variant import Variant as Variant
+from ._variant import variant_named as variant_named
+from ._weights import Weights as Weights
+from ._weights import load_weights as load_weights
+from ._weights import random_weights as random_weights

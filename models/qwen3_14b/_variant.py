@@ -1,0 +1,209 @@
+"""Variants of the decode program: the same function with other tiles, tasks, kernels and edges."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._config import ModelError
+
+ATTENTION = ("steps", "paged", "fused")
+"""How attention is cut into kernels: scores, softmax and values through GM; one paged kernel after norm, rotation and
+cache write; all of it in one."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How one product with a weight is cut.
+
+    Attributes:
+        n, k: columns and reduction of an L1 tile.
+        splits: slices of K, whose blocks add to a seeded output; 1 for none.
+        stages: slots of the K pipeline.
+        tiles: column tiles of a task; 0 for all in one SPMD task.
+        wave: column tiles that go first as a task of their own, the others behind a dummy; 0 for none.
+    """
+
+    n: int = 256
+    k: int = 256
+    splits: int = 1
+    stages: int = 2
+    tiles: int = 0
+    wave: int = 0
+
+    def parts(self, columns: int) -> list[tuple[int, int]]:
+        """First column and one past the last of each task's output.
+
+        >>> Projection(n=256, wave=2).parts(1280)
+        [(0, 512), (512, 1280)]
+        >>> Projection(n=256, tiles=2).parts(1280)
+        [(0, 512), (512, 1024), (1024, 1280)]
+        """
+        first = min(self.wave * self.n, columns)
+        step = self.tiles * self.n or columns
+        parts = [(0, first)] if first else []
+        return parts + [(at, min(at + step, columns)) for at in range(first, columns, step)]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Every choice of the decode program. All variants compute the same function.
+
+    Attributes:
+        name: shown.
+        q, k, v, o, gate, up, down, head: how each product is cut.
+        attention: one of :data:`ATTENTION`.
+        requests, heads: requests of an attention task, and key heads where attention is in steps; 0 for all.
+        pages: pages whose scores are computed ahead of the values (``preload``), in attention of one kernel.
+        columns: of a tile of the vector kernels.
+        vector_tiles: column tiles of the product before it that a task of SwiGLU or of the residual takes; 0 for all
+            in one SPMD task.
+        rows: of the cube's tiles, and of a window of the batch.
+        stages: slots of the pipelines outside the products.
+        mixed: products with their vector epilogue in one kernel (SwiGLU, residual); not in ``a8w8``.
+        deferred: the division of RMSNorm put off past the projections.
+        funnel: one task seeds all that a layer adds to, and later tasks depend on it through attention alone.
+        early: every task lets its followers be staged before it is finished.
+        sampling: greedy sampling on the device.
+    """
+
+    name: str = "tuned"
+    q: Projection = Projection()
+    k: Projection = Projection()
+    v: Projection = Projection()
+    o: Projection = Projection()
+    gate: Projection = Projection()
+    up: Projection = Projection()
+    down: Projection = Projection()
+    head: Projection = Projection(n=128, k=512)
+    attention: str = "fused"
+    requests: int = 0
+    heads: int = 0
+    pages: int = 1
+    columns: int = 256
+    vector_tiles: int = 0
+    rows: int = 16
+    stages: int = 2
+    mixed: bool = False
+    deferred: bool = True
+    funnel: bool = True
+    early: bool = True
+    sampling: bool = True
+
+    def __post_init__(self) -> None:
+        if self.attention not in ATTENTION:
+            raise ModelError(f"`attention` must be one of {', '.join(ATTENTION)}; got {self.attention!r}")
+        if self.pages not in (0, 1, 2):
+            raise ModelError(f"`pages` must be 0, 1 or 2; got {self.pages!r}")
+
+    def replace(self, **changes: Any) -> "Variant":
+        """The same variant but for ``changes``."""
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; :meth:`from_dict` takes them."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Variant":
+        """A variant of plain values; choices that are left out are those of ``Variant()``.
+
+        Raises:
+            ModelError: an unknown choice, or a value of another type.
+
+        >>> Variant.from_dict(Variant(rows=32).to_dict()) == Variant(rows=32)
+        True
+        """
+        return _built(cls, data, "variant")
+
+
+def _built(cls: Any, data: Any, place: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise ModelError(f"`{place}` must be an object; got {data!r}")
+    known = {f.name: f for f in dataclasses.fields(cls)}
+    default, values = cls(), {}
+    for key, value in data.items():
+        if key not in known:
+            raise ModelError(f"`{place}` has no choice {key!r}; it has {', '.join(known)}")
+        before = getattr(default, key)
+        if dataclasses.is_dataclass(before):
+            value = _built(type(before), value, f"{place}.{key}")
+        elif type(value) is not type(before) or (isinstance(value, int) and value < 0):
+            raise ModelError(f"`{place}.{key}` must be like {before!r}; got {value!r}")
+        values[key] = value
+    return cls(**values)
+
+
+PROJECTED = ("q", "k", "v", "o", "gate", "up", "down")
+
+
+def _projections(variant: Variant, changes: Mapping[str, Any], **own: Mapping[str, Any]) -> Variant:
+    """``changes`` to every projection of a layer, ``own`` ones on top."""
+    cut = {name: dataclasses.replace(getattr(variant, name), **{**changes, **own.get(name, {})}) for name in PROJECTED}
+    return variant.replace(**cut)
+
+
+def _ladder() -> tuple[Variant, ...]:
+    """The published steps, each from the one before it. Source: the Qwen3-14B optimisation case study of pypto-lib."""
+    steps = []
+
+    def step(name: str, variant: Variant) -> Variant:
+        steps.append(variant.replace(name=name))
+        return steps[-1]
+
+    # tiles of the first two: as in the table of kernel times (measured/kernel_task_times.csv), halved for the first
+    own = {name: {"n": 128} for name in ("k", "v", "o", "down")} | {name: {"n": 512} for name in ("gate", "up")}
+    v = Variant(
+        head=Projection(n=128, k=512, stages=1, tiles=2),
+        attention="steps",
+        requests=1,
+        heads=1,
+        pages=0,
+        vector_tiles=1,
+        stages=1,
+        deferred=False,
+        funnel=False,
+        early=False,
+        sampling=False,
+    )
+    small = {name: {"n": 256} for name in ("gate", "up")}
+    v = step("task-per-iteration", _projections(v, {"n": 64, "k": 128, "stages": 1, "tiles": 1}, **small))
+    v = step("own-tiles", _projections(v, {"n": 256}, **own).replace(heads=2))
+    v = step(
+        "pipelined",
+        _projections(v, {"stages": 2}).replace(stages=2, head=dataclasses.replace(v.head, stages=2)),
+    )
+    v = step("aligned", _projections(v, {"n": 256, "k": 256}).replace(head=Projection(n=128, k=512, tiles=2)))
+    v = step(
+        "spmd",
+        _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection(n=128, k=512)),
+    )
+    v = step("mixed", v.replace(mixed=True))
+    v = step("fused-attention", v.replace(attention="fused", pages=1))
+    v = step("deferred-norm", v.replace(deferred=True))
+    narrow = {name: {"n": 512, "k": 64 if name == "o" else 128, "splits": 5} for name in "qkvo"}
+    wide = {name: {"n": 1024, "k": 64, "splits": 5} for name in ("gate", "up")}
+    down = {"n": 1024, "k": 64, "splits": 17}
+    v = step("split-k", _projections(v, {}, **narrow, **wide, down=down).replace(mixed=False, vector_tiles=1))
+    v = step("funnelled", v.replace(funnel=True))
+    v = step("early-dispatch", v.replace(early=True))
+    v = step("disjoint-spmd", v.replace(vector_tiles=0))
+    v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}, o={"wave": 5}))
+    step("device-sampling", v.replace(sampling=True))
+    return tuple(steps)
+
+
+LADDER: tuple[Variant, ...] = _ladder()
+"""The steps in the order in which the path was tuned."""
+
+
+def variant_named(name: str) -> Variant:
+    """The step of the ladder called ``name``.
+
+    Raises:
+        ModelError: there is none.
+    """
+    for variant in LADDER:
+        if variant.name == name:
+            return variant
+    raise ModelError(f"`variant` must be one of {', '.join(v.name for v in LADDER)}; got {name!r}")
