@@ -40,8 +40,8 @@ What is simulated:
   asks there alone, and those on which the task itself has started by then.
 * Warms (:mod:`._warm`): when one is taken up, its regions become the most recently used, in order, and join the stream
   of its context. A task finds of a region what has landed half a block after it is taken up, or staged; the rest it
-  reads cold, and a stream that comes to it later finds it. A stream that is in flight in the middle of a task's first block
-  asks for its share of HBM like the busy cores.
+  reads cold, and a stream that comes to it later finds it. A stream that is in flight in the middle of a task's first
+  block asks for its share of HBM like the busy cores.
 
 What is simplified:
 
