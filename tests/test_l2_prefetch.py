@@ -1,5 +1,7 @@
 """Published rows about warms, and the search for one on a decode step."""
 
+import json
+
 import pytest
 
 import autotune
@@ -175,3 +177,22 @@ def test_a_program_is_searched_by_the_arguments_of_its_tasks(tmp_path):
         autotune.prefetch(stack, choices=["up.b"])
     with pytest.raises(PyptoxError, match="`budget`"):
         autotune.prefetch(stack, budget=0)
+
+
+def test_the_command_prices_given_choices_and_refuses_unknown_ones(capsys):
+    from pyptox.cli import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main(["prefetch", "decode_step", *arguments])
+        shown = capsys.readouterr()
+        return int(stopped.value.code or 0), shown.out, shown.err
+
+    code, out, _ = run("--choice", "wo_a,wo_b@q_b", "--choice", "wo_a,wo_b@rms_norm", "--json")
+    found = json.loads(out)
+    assert (code, found["best"], found["method"]) == (0, "wo_a,wo_b@q_b", "given")
+    assert found["gain_us"] == pytest.approx(found["without_us"] - found["predicted_us"])
+    assert "norm_apply" in found["alternatives"][0]["why"]
+    code, _, err = run("--choice", "wo_a@nowhere")
+    assert code == 2
+    assert "is no kind of task" in err
