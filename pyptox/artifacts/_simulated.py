@@ -122,7 +122,7 @@ def _depths(timeline: Timeline, at: np.ndarray) -> np.ndarray:
 
 def _submits(timeline: Timeline, ids: np.ndarray, ticks) -> Submits:
     work, end, cost = timeline.workload, timeline.times.submitted, timeline.schedule.values()
-    least = cost["submit_us"] + cost["submit_edge_us"] * work.edges
+    least = cost["submit_us"] + cost["submit_edge_us"] * work.wired
     start = np.maximum(np.concatenate([[0.0], end])[: len(end)], end - least)
     zeros = np.zeros(len(ids), np.int64)
     return Submits(zeros, np.arange(len(ids)), ids, ticks(start), ticks(end))

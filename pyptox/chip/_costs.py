@@ -131,4 +131,5 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         sync_start=[t.sync_start for t in graph.tasks],
         memory=memory,
         names=[t.label for t in graph.tasks],
+        lapses=True,
     )
