@@ -25,7 +25,7 @@ def layers(x, norm, gate, up, down):
     """
     streams = [pp.empty(x.shape, "fp32", name="stream") for _ in range(2)]
     for layer in pp.loop(range(gate.shape[0])):
-        normed = pp.submit(k.rms_norm, x, norm[layer], m=16)
+        normed = pp.submit(k.rms_norm, x, norm[layer], m=8)
         narrow = pp.submit(k.convert("bf16"), normed, m=16, n=512)
         active = pp.empty((x.shape[0], gate.shape[2]), "bf16", name="active")
         with pp.scope():

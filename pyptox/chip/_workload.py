@@ -140,6 +140,15 @@ class Workload:
         label, _, rest = self.names[number].partition(" ")
         return rest or label
 
+    def whole(self, number: int) -> str:
+        """Its name without the part that it is: what a split task, or one recorded in parts, is called as a whole.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate[1]"]).whole(0)
+        't0 gate'
+        """
+        name, bracket, part = self.names[number].rpartition("[")
+        return name if bracket and part.removesuffix("]").isdigit() else self.names[number]
+
     def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
         """When each submission ends, µs: as measured, or one after another."""
         if self.submitted_us is not None:

@@ -62,7 +62,7 @@ def simulate(
 
     if capture is not None:
         answer = _replay_of(capture, program, hardware)
-        return _answer(answer, answer.timeline, out, as_json)
+        return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
     timeline = _timeline_of(program, sizes, hardware)
     rounds = rounds_asked_for(_program_of(program), sizes or [])
     more = {"program": timeline.graph.name if timeline.graph else None}
@@ -133,11 +133,12 @@ def what_if(
     if capture is not None:
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
-        before = replay.timeline
+        notes = [*replay.broken, *notes]
+        replay.require_an_answer(edits)
+        answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
-        notes, before = [], _timeline_of(program, sizes, hardware)
-    answer = chip.what_if(before, edits)
-    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes)
+        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware), edits)
+    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
 
 
 def _program_of(place: str | None) -> "programs.Program":
@@ -179,8 +180,12 @@ def _answer(
     as_json: bool,
     more: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
+    step_us: float | None = None,
 ) -> None:
-    """Show an answer, with the predicted time on a line of its own, and write the timeline's files."""
+    """Show an answer, with the predicted time on a line of its own, and write the timeline's files.
+
+    The predicted time is the timeline's from the first submission on, or ``step_us``.
+    """
     written = []
     if out is not None:
         from ..artifacts import write_simulation
@@ -191,7 +196,7 @@ def _answer(
     print(answer)
     for note in notes:
         print(note)
-    print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+    print(f"\n[MODEL] step_us={timeline.makespan_us if step_us is None else step_us:.3f}")
     return _tell(written)
 
 
