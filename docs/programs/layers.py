@@ -31,7 +31,7 @@ def layers(x, norm, gate, up, down):
         with pp.scope():
             gated = pp.submit(k.matmul, narrow, gate[layer], name="gate", m=16, n=256, k=256)
             raised = pp.submit(k.matmul, narrow, up[layer], name="up", m=16, n=256, k=256)
-            active = pp.submit(k.swiglu, gated, raised, out=active, m=16, n=512)
+            active = pp.submit(k.swiglu, gated, raised, out=active, m=16, n=256)
         lowered = pp.submit(k.matmul, active, down[layer], name="down", m=16, n=128, k=256)
         x = pp.submit(k.residual_add, x, lowered, out=streams[layer % 2], m=16, n=256)
     return x

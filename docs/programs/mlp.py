@@ -23,6 +23,6 @@ def mlp(x, norm, gate, up, down):
     narrow = pp.submit(k.convert("bf16"), normed, m=16, n=512)
     gated = pp.submit(k.matmul, narrow, gate, name="gate", m=16, n=256, k=256)
     raised = pp.submit(k.matmul, narrow, up, name="up", m=16, n=256, k=256)
-    active = pp.submit(k.swiglu, gated, raised, m=16, n=512)
+    active = pp.submit(k.swiglu, gated, raised, m=16, n=256)
     lowered = pp.submit(k.matmul, active, down, name="down", m=16, n=128, k=256)
     return pp.submit(k.residual_add, x, lowered, m=16, n=256)
