@@ -299,7 +299,7 @@ def hardware(
 def validate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of measured rows.")],
     save: Annotated[
-        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list.")
+        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list; - prints it.")
     ] = None,
     hardware: Chip = "a2a3",
 ) -> None:
@@ -308,6 +308,9 @@ def validate(
     from ..hardware import preset
 
     report = validation.validate(directory, hardware=preset(hardware))
+    if save is not None and str(save) == "-":
+        print(report.document())
+        return
     if save is not None:
         report.save(save)
     print(report)
