@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from .._errors import VerifierError
 from ..cost._evaluate import Options, cost_of, options_for, record
+from ..cost._verify import verify
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
@@ -36,10 +38,16 @@ class BlockCost:
 
 
 def block_cost(task: Task, hardware: Hardware) -> BlockCost:
-    """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved."""
+    """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved.
+
+    Raises:
+        VerifierError: the task's kernel, so configured, does not fit the chip.
+    """
     assert task.kernel is not None
     chip = plain(hardware)
     cold, shares = _predicted(task, chip, ())
+    if not cold.legal:
+        _refuse(task, hardware)
     warm, _ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
     waves, launch = float(cold.waves), chip.times.launch_us
     moved = float(cold.moved["read"]) + float(cold.moved["write"])
@@ -52,6 +60,15 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
         max(float(cold.blocks) / waves, 1.0),
         shares,
     )
+
+
+def _refuse(task: Task, hardware: Hardware) -> None:
+    """Say which limit of the chip the task breaks."""
+    assert task.kernel is not None
+    found = verify(task.kernel, task.specs(), task.values, hardware)
+    values = ",".join(f"{name}={value}" for name, value in task.values.items())
+    first = f"`{task.label}` cannot run on {hardware.name} with {values or 'its configuration'}"
+    raise VerifierError("; ".join([first, *map(str, found.errors)]))
 
 
 def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:
@@ -141,4 +158,5 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Work
         sync_start=[t.sync_start for t in graph.tasks],
         memory=memory,
         names=[t.label for t in graph.tasks],
+        lapses=True,
     )

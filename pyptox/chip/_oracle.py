@@ -267,7 +267,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
     block = work.duration_us.tolist()
     submitted = [] if work.submitted_us is None else work.submitted_us.tolist()
     now = 0.0
-    for edges in work.edges.tolist() if work.submitted_us is None else ():
+    for edges in work.wired.tolist() if work.submitted_us is None else ():
         now += c["submit_us"] + c["submit_edge_us"] * edges
         submitted.append(now)
     successors: list[list[int]] = [[] for _ in range(work.tasks)]

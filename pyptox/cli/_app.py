@@ -142,7 +142,16 @@ def explain(
     """Say what one configuration of a kernel, a program or a recorded run costs, and why."""
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
+    if what is None or ".py:" in what:
+        given = {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages, "--set": settings}
+        given |= {"--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"}
+        idle = [name for name, value in given.items() if value or (name == "--stages" and value is not None)]
+        if idle:
+            kind = "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE"
+            raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
     if capture is not None:
+        if sizes:
+            raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
@@ -290,7 +299,7 @@ def hardware(
 def validate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of measured rows.")],
     save: Annotated[
-        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list.")
+        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list; - prints it.")
     ] = None,
     hardware: Chip = "a2a3",
 ) -> None:
@@ -299,6 +308,9 @@ def validate(
     from ..hardware import preset
 
     report = validation.validate(directory, hardware=preset(hardware))
+    if save is not None and str(save) == "-":
+        print(report.document())
+        return
     if save is not None:
         report.save(save)
     print(report)
