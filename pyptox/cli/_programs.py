@@ -48,7 +48,8 @@ def in_users_code(program: Program, read: Callable[[], Answer]) -> Answer:
     try:
         return read()
     except Exception as error:  # whatever a function of the user's may raise
-        files = {f.__code__.co_filename for f in (program.function, program.sizes) if hasattr(f, "__code__")}
+        codes = [getattr(f, "__code__", None) for f in (program.function, program.sizes)]
+        files = {code.co_filename for code in codes if code is not None}
         lines = [step for step in traceback.extract_tb(error.__traceback__) if step.filename in files]
         if not lines:
             raise
