@@ -29,8 +29,8 @@ def program_at(place: str) -> Program:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a file of the user's may raise
         lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == spec.origin]
-        at = f" at line {lines[-1]}" if lines else ""
-        raise ValueError(f"`PROGRAM` {file!r} cannot be read{at}: {type(error).__name__}: {error}") from error
+        at = f" (line {lines[-1]})" if lines else ""
+        raise ValueError(f"`PROGRAM` {file!r} cannot be read: {type(error).__name__}: {error}{at}") from error
     found = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in found:
         raise ValueError(f"`PROGRAM` names {name!r}; {file!r} has {', '.join(found) or 'no program'}")
