@@ -1,6 +1,6 @@
 """From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..program._graph import Graph
 from ..program._task import Task
 from ._memory import Memory
 from ._regions import Regions
+from ._warm import Sdma, Warms
 from ._workload import Workload
 
 
@@ -111,17 +112,18 @@ def same_work(task: Task) -> Any:
     return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
 
 
-def workload(graph: Graph, hardware: Hardware) -> Workload:
-    """The tasks of a program's graph, each with what the cost model says of one block.
+def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Workload:
+    """The tasks of a program's graph, each with what the cost model says of one block; ``sdma``: what warms cost.
 
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, BlockCost] = {}
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
+    sdma = sdma or Sdma()
     costs = []
     for task in graph.tasks:
         if task.kernel is None:
-            costs.append(nothing)
+            costs.append(replace(nothing, cold_us=(us := sdma.issue_us * len(task.warms)), resident_us=us))
             continue
         key = same_work(task)
         if key not in known:
@@ -134,13 +136,21 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         uses=[regions.uses(task, cost.shares) for task, cost in zip(graph.tasks, costs, strict=True)],
         together=[cost.together for cost in costs],
         capacity=float(hardware.sizes.l2),
+        warms=Warms.of(
+            [regions.warmed(task) for task in graph.tasks],
+            context=[task.context for task in graph.tasks],
+            hbm_byte_us=float(hardware.times.hbm_us),
+            sdma=sdma,
+        )
+        if any(task.warms for task in graph.tasks)
+        else None,
     )
     producers: list[set[int]] = [set() for _ in graph.tasks]
     for edge in graph.edges:
         producers[edge.succ].add(edge.pred)
     return Workload.of(
         [t.shape for t in graph.tasks],
-        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
+        [t.blocks for t in graph.tasks],
         [cost.cold_us for cost in costs],
         graph.waits(),
         edges=[len(p) for p in producers],

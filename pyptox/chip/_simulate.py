@@ -51,7 +51,7 @@ def simulate(
     graph = what if isinstance(what, Graph) else None
     work = workload(what, hardware) if isinstance(what, Graph) else what
     work, times, record = settled(work, schedule, clusters, repeated)
-    return Timeline(work, schedule, clusters, times, record, hardware, graph)
+    return Timeline(work, schedule, clusters, times, record, hardware, graph, repeated)
 
 
 def clusters_on(hardware: Hardware) -> int:

@@ -452,6 +452,55 @@ def rings(
 
 
 @app.command()
+def prefetch(
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME, or decode_step: a coarse DeepSeek V4.")
+    ],
+    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    choice: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Price this one: WEIGHTS@ANCHOR, wo_a,wo_b@q_b; /2 over two contexts, + before another warm."
+        ),
+    ] = None,
+    budget: Annotated[int, typer.Option(help="Choices that the search prices at most.")] = 200,
+    repeated: Annotated[
+        bool, typer.Option("--repeated", help="L2 holds what a round before left, as in a benchmark.")
+    ] = False,
+    hardware: Chip = "a2a3",
+    as_json: Json = False,
+) -> None:
+    """Say which weights to warm in L2, behind which task and in which order, or price a given choice."""
+    import autotune
+
+    from ..hardware import preset
+    from ._programs import program_at, sizes_of
+
+    chip = preset(hardware)
+    if program == "decode_step":
+        from ..validation._decode_layers import decode_step
+
+        if sizes:
+            raise ValueError(f"`decode_step` has no sizes; got {' '.join(sizes)}")
+        result = autotune.prefetch(
+            decode_step(chip).work, choices=choice, budget=budget, repeated=repeated, hardware=chip
+        )
+    else:
+        result = autotune.prefetch(
+            program_at(program),
+            choices=choice,
+            budget=budget,
+            repeated=repeated,
+            hardware=chip,
+            **sizes_of(sizes or []),
+        )
+    if as_json:
+        show(result.to_dict(), True)
+    else:
+        print(result)
+
+
+@app.command()
 def bench(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="qwen3-14b.")],
     batch: Annotated[int, typer.Option(help="Requests.")] = 16,

@@ -1,6 +1,7 @@
 """From ``FILE.py:NAME size=value ...`` to a program and its sizes."""
 
 import importlib.util
+import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ def in_users_code(program: Program, read: Callable[[], Answer]) -> Answer:
     try:
         return read()
     except Exception as error:  # whatever a function of the user's may raise
-        files = {f.__code__.co_filename for f in (program.function, program.sizes) if hasattr(f, "__code__")}
+        files = {f.__code__.co_filename for f in (program.function, program.sizes) if inspect.isfunction(f)}
         lines = [step for step in traceback.extract_tb(error.__traceback__) if step.filename in files]
         if not lines:
             raise

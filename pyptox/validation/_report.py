@@ -19,6 +19,7 @@ from . import (
     _instruction,
     _kernel_task_times,
     _l2_hit_pipe_profile,
+    _l2_prefetch,
     _memory_streaming,
     _precision,
     _ring_heap,
@@ -44,6 +45,7 @@ FILES = {
     "scheduling": Source(_scheduling.problem),
     "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
     "ring_heap": _ring_heap.SOURCE,
+    "l2_prefetch": _l2_prefetch.SOURCE,
 }
 
 
