@@ -56,7 +56,7 @@ def test_a_mistake_in_sizes_and_at_the_top_say_their_line(capsys, tmp_path):
     place.write_text(HEAD.replace('"fp32")})', '"fp3")})') + "    return x\n")
     assert f"{place}:6: ValueError: `dtype`" in failing(capsys, "graph", f"{place}:wrong")
     place.write_text(HEAD + "    return x\n\nnothing\n")
-    assert "cannot be read at line 10: NameError" in failing(capsys, "graph", f"{place}:wrong")
+    assert "NameError: name 'nothing' is not defined (line 10)" in failing(capsys, "graph", f"{place}:wrong")
 
 
 kept: list = []
@@ -108,3 +108,32 @@ def test_nothing_that_is_given_is_ignored(capsys, arguments, message):
 def test_rounds_of_a_capture_are_refused(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("PYPTO_BENCH", "1")
     assert "`PYPTO_BENCH` times a program" in failing(capsys, "simulate", "--capture", tmp_path)
+
+
+def test_a_file_that_cannot_be_written_names_its_option(capsys, tmp_path):
+    (tmp_path / "file").touch()
+    program = str(px.__file__).replace("pyptox/__init__.py", "docs/programs/mlp.py:mlp")
+    for out in (tmp_path / "file", tmp_path / "file" / "in"):
+        assert failing(capsys, "graph", program, "--out", out).startswith(f"error: `--out {out}`: ")
+    assert "`--capture" in failing(capsys, "simulate", "--capture", tmp_path / "absent")
+
+
+@pp.program(sizes=lambda: {"x": px.spec((16, 64), "fp32")})
+def raced(x):
+    """Two tasks in order write a tensor that a third writes with nothing between."""
+    out = pp.empty(x.shape, "fp32", manual_dep=True)
+    first = pp.submit(px.kernels.residual_add, x, x, out=out)
+    second = pp.submit(px.kernels.residual_add, x, x, out=out, deps=[first])
+    return pp.submit(px.kernels.residual_add, x, x, out=out), second
+
+
+def test_the_advice_on_races_leaves_no_redundant_edge():
+    found = pp.missing_orderings(pp.graph(raced))
+    assert [(f.first, f.second) for f in found] == [(1, 3), (2, 3)]
+    assert "in order too once t3 residual_add waits for t2 residual_add" in str(found[0])
+    assert "submit `residual_add` with deps= on t2 residual_add" in str(found[1])
+
+
+def test_one_block_is_no_blocks():
+    assert " 1 block " in str(pp.graph(raced))
+    assert "1 blocks" not in str(pp.graph(raced))

@@ -1,6 +1,7 @@
 """A simulated timeline as a capture: the records, graph and names that a real run of it would leave."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..chip._blocks import Served
 from ..chip._oracle import clusters_of
 from ..chip._timeline import Timeline
 from ..chip._workload import AIC, AIV, MIX, SHAPES, Workload
+from ..program._graph import Graph
 from ._capture import Capture
 from ._deps import Deps, Edge, Task
 from ._program_deps import kernel_slots, program_deps, task_ids
@@ -39,9 +41,16 @@ def simulated_capture(timeline: Timeline, *, clock_hz: int = CLOCK_HZ, program: 
     ids = task_ids(graph) if graph is not None else list(range(work.tasks))
     kinds = [work.whole(n).partition(" ")[2] or work.whole(n) for n in range(work.tasks)]
     names, kernels = kernel_slots(kinds, [SHAPES[shape] for shape in work.shapes])
-    deps = program_deps(graph, kernels) if graph is not None else _workload_deps(work, kernels)
+    deps = program_deps(_left(timeline, graph), kernels) if graph is not None else _workload_deps(work, kernels)
     records = _records(timeline, np.array(ids, np.uint64), clock_hz)
     return Capture(Path(), records, deps, names, program or (graph.name if graph is not None else "workload"))
+
+
+def _left(timeline: Timeline, graph: Graph) -> Graph:
+    """The graph without what no run would leave: tensor-map edges of producers that had finished by the submission."""
+    finish, begun = timeline.times.finish, np.concatenate([[0.0], timeline.times.submitted])
+    edges = (e for e in graph.edges if e.source != "tensormap" or finish[e.pred] > begun[e.succ])
+    return replace(graph, edges=tuple(edges)) if timeline.workload.lapses else graph
 
 
 def _workload_deps(work: Workload, kernels: Sequence[tuple[int, ...]]) -> Deps:

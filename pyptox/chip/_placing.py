@@ -94,7 +94,7 @@ def with_warms(
         before = [0.0 if w.anchor is None else work.submitted_us[w.anchor] for w in added]
         changed["submitted_us"] = column(work.submitted_us, before)
     memory = dataclasses.replace(memory, warms=brought if brought.contexts else None, **columns)
-    return dataclasses.replace(work, waits=column(kept, anchors), memory=memory, **changed), places
+    return dataclasses.replace(work, waits=column(kept, anchors), memory=memory, lapsed=None, **changed), places
 
 
 def without_warms(work: Workload) -> tuple[Workload, list[int]]:

@@ -82,12 +82,12 @@ class Timeline:
     def without_warms(self) -> "tuple[Timeline, list[int]] | None":
         """The same tasks without their warms, and which of these tasks they are; None where there are none."""
         from ._placing import without_warms
-        from ._run import run
+        from ._retired import settled
 
         if self.workload.memory is None or self.workload.memory.warms is None:
             return None
         work, kept = without_warms(self.workload)
-        times, record = run(work, self.schedule, self.clusters, self.repeated)
+        work, times, record = settled(work, self.schedule, self.clusters, self.repeated)
         return Timeline(work, self.schedule, self.clusters, times, record, self.hardware, None, self.repeated), kept
 
     @property

@@ -1,6 +1,8 @@
 """Commands. Bad input is a message and exit code 2, never a traceback; ``check`` that fails exits with 1."""
 
+import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -391,6 +393,8 @@ def capture(
         out.mkdir(parents=True, exist_ok=True)
         write_swimlane(out / "merged_swimlane.json", result.capture)
     show(result, as_json)
+    if out is not None and not as_json:
+        print(f"written: {out / 'merged_swimlane.json'}")
     if not result.passed:
         raise typer.Exit(1)
 
@@ -541,5 +545,19 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="pyptox")
     except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        given = sys.argv[1:] if arguments is None else arguments
+        print(f"error: {_option_of(error, given)}{error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _option_of(error: Exception, arguments: Sequence[str]) -> str:
+    """``--out: `` where the file that an error is about was given with ``--out``, nothing where none was."""
+    if not isinstance(error, OSError):
+        return ""
+    about = {str(path) for path in (error.filename, error.filename2) if path}
+    for option, value in itertools.pairwise([part for text in arguments for part in text.split("=", 1)]):
+        near = {value, str(Path(value).parent), *map(str, Path(value).parents)}
+        mine = about & near or any(Path(path).is_relative_to(value) for path in about)
+        if option.startswith("--") and value and (mine or any(repr(path) in str(error) for path in near - {".", "/"})):
+            return f"`{option} {value}`: "
+    return ""

@@ -1,6 +1,7 @@
 """From ``FILE.py:NAME size=value ...`` to a program and its sizes."""
 
 import importlib.util
+import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +30,8 @@ def program_at(place: str) -> Program:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a file of the user's may raise
         lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == spec.origin]
-        at = f" at line {lines[-1]}" if lines else ""
-        raise ValueError(f"`PROGRAM` {file!r} cannot be read{at}: {type(error).__name__}: {error}") from error
+        at = f" (line {lines[-1]})" if lines else ""
+        raise ValueError(f"`PROGRAM` {file!r} cannot be read: {type(error).__name__}: {error}{at}") from error
     found = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in found:
         raise ValueError(f"`PROGRAM` names {name!r}; {file!r} has {', '.join(found) or 'no program'}")
@@ -48,8 +49,7 @@ def in_users_code(program: Program, read: Callable[[], Answer]) -> Answer:
     try:
         return read()
     except Exception as error:  # whatever a function of the user's may raise
-        codes = [getattr(f, "__code__", None) for f in (program.function, program.sizes)]
-        files = {code.co_filename for code in codes if code is not None}
+        files = {f.__code__.co_filename for f in (program.function, program.sizes) if inspect.isfunction(f)}
         lines = [step for step in traceback.extract_tb(error.__traceback__) if step.filename in files]
         if not lines:
             raise

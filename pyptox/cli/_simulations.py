@@ -144,6 +144,8 @@ def what_if(
         answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
         notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware), edits)
+    if out is not None:
+        notes.append("no pmu.csv: counters are predicted for a program's own tasks, not for changed ones")
     _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
 
 

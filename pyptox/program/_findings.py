@@ -4,7 +4,7 @@ All three compare the graph with what every block truly reads and writes (:func:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,11 +68,28 @@ def missing_orderings(graph: Graph) -> list[Finding]:
                         name,
                         shared,
                         f"{kind}: {a} {verbs[0]} and {b} {verbs[1]} `{part}` (elements {shared[0]} to {shared[1]}), "
-                        f"and nothing orders them; submit `{graph.tasks[second].name}` with deps= on {a}",
+                        f"and nothing orders them",
                         part,
                     )
                 )
-    return sorted(found, key=lambda f: (f.second, f.first, f.kind))
+    advised = [replace(f, message=f"{f.message}; {_advice(f, found, graph, reach)}") for f in found]
+    return sorted(advised, key=lambda f: (f.second, f.first, f.kind))
+
+
+def _advice(finding: Finding, found: list[Finding], graph: Graph, reach: list[int]) -> str:
+    """The dependency to declare, or the other one that orders these two as well."""
+
+    def before(a: int, b: int) -> bool:
+        return a == b or bool(reach[b] >> a & 1)
+
+    pair = finding.first, finding.second
+    for other in found:
+        others = other.first, other.second
+        if others != pair and before(pair[0], others[0]) and before(others[1], pair[1]):
+            first, second = (graph.tasks[n].label for n in others)
+            return f"they are in order too once {second} waits for {first}"
+    second, first = graph.tasks[finding.second].name, graph.tasks[finding.first].label
+    return f"submit `{second}` with deps= on {first}"
 
 
 def redundant_edges(graph: Graph) -> list[Finding]:

@@ -105,9 +105,8 @@ class Graph:
             into.setdefault(edge.succ, []).append(edge)
         for task in self.tasks:
             after = ", ".join(f"t{e.pred} ({e.source})" for e in into.get(task.number, []))
-            lines.append(
-                f"{task.label:<28} {task.shape:<5} {task.blocks:>5} blocks" + (f"  after {after}" if after else "")
-            )
+            blocks = f"{task.blocks:>5} block{'s' * (task.blocks != 1)}"
+            lines.append(f"{task.label:<28} {task.shape:<5} {blocks}" + (f"  after {after}" if after else ""))
         return "\n".join(lines)
 
 

@@ -40,6 +40,7 @@ def warm(*tensors: Tensor, deps: Iterable[Task | Tensor] = (), context: int = 0,
         raise ProgramError(f"`context` must be 0 to {MOST_CONTEXTS - 1}; got {context}")
     for tensor in tensors:
         _check(tensor)
+        recording.own(tensor, "`warm`")
     task = Task(
         len(recording.tasks),
         name,

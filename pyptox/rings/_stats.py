@@ -228,8 +228,15 @@ class ScopeStats:
             f"{'ring':>4} {'resource':<12} {'held':>12} {'high water':>12} {'capacity':>12} {'share':>7}  caused by",
         ]
         for p in self.peaks():
-            values = (f"{_show(p.resource, n):>12}" for n in (p.held, p.high_water, p.capacity))
-            lines.append(f"{p.ring:>4} {p.resource:<12} {' '.join(values)} {p.share:>7.1%}  {p.site}")
+            if not (p.capacity or p.high_water):
+                lines.append(f"{p.ring:>4} {p.resource:<12} {'not recorded':>12}")
+                continue
+            held, high, capacity = (f"{_show(p.resource, n):>12}" for n in (p.held, p.high_water, p.capacity))
+            if not p.capacity:
+                capacity, share = f"{'unknown':>12}", f"{'':>7}"
+            else:
+                share = f"{p.share:>7.1%}"
+            lines.append(f"{p.ring:>4} {p.resource:<12} {held} {high} {capacity} {share}  {p.site}")
         lines += [f"     tensormap    {self.tensormap_peak:>12,} {'':>12} {self.limits.tensormap:>12,}", ""]
         return "\n".join([*lines, *self.site_table(), *(f"\n{finding}" for finding in self.findings())])
 

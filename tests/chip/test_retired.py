@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pyptox as px
-from pyptox import chip
+from pyptox import artifacts, chip
 from pyptox import kernels as k
 from pyptox import program as pp
 from pyptox.chip._retired import _lapsed
@@ -64,3 +64,16 @@ def test_a_window_keeps_the_graph_small_and_what_is_simulated_the_same():
 def test_a_window_below_one_task_is_refused():
     with pytest.raises(px.PyptoxError, match="`retired_after` must be at least 1"):
         pp.graph(chain, retired_after=0)
+
+
+def test_a_simulated_run_leaves_the_edges_that_were_made():
+    timeline = chip.simulate(pp.graph(chain, n=60))
+    capture = artifacts.simulated_capture(timeline)
+    assert capture.deps is not None
+    assert timeline.graph is not None
+    found = {(edge.pred, edge.succ) for edge in capture.deps.edges}
+    every = {(edge.pred, edge.succ) for edge in timeline.graph.edges}
+    assert len(found) < len(every)
+    assert len(found) == int(timeline.workload.wired.sum())
+    again = artifacts.replay(capture)
+    assert again.simulated_us == pytest.approx(again.measured_us, abs=0.05)
