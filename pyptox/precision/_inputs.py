@@ -13,6 +13,7 @@ from .._rounding import cast
 from .._safetensors import read
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
+from ._lookups import places_of
 
 Draw = Callable[[np.random.Generator, tuple[int, ...], DType], np.ndarray]
 
@@ -148,7 +149,7 @@ def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -
 def sample_inputs(
     kernel: Kernel, specs: Mapping[str, Spec], seed: int = 0, distribution: str | Mapping[str, str] = "normal"
 ) -> list[Any]:
-    """Seeded inputs for a kernel; control inputs as they are.
+    """Seeded inputs for a kernel; control inputs as they are, and places in a tensor (pages, rows, slots) in range.
 
     Args:
         kernel: a kernel.
@@ -156,6 +157,7 @@ def sample_inputs(
         seed: of the draw.
         distribution: as in :func:`draw`, for all inputs, or by name; ``normal`` where left out.
     """
+    chosen = distribution if isinstance(distribution, Mapping) else {}
     by_name = distribution if isinstance(distribution, Mapping) else dict.fromkeys(kernel.inputs, distribution)
     unknown = [name for name in by_name if name not in kernel.inputs]
     if unknown:
@@ -163,9 +165,13 @@ def sample_inputs(
             f"`distribution` names {', '.join(unknown)}; the inputs of `{kernel.name}` are {', '.join(kernel.inputs)}"
         )
     generator = np.random.default_rng(seed)
+    integers = any(specs[name].dtype == "int32" and specs[name].values is None for name in kernel.inputs)
+    places = places_of(kernel, specs, np.random.default_rng(seed + 1)) if integers else {}
     return [
         specs[name]
         if specs[name].values is not None
+        else places[name]
+        if name in places and name not in chosen
         else _draw(generator, by_name.get(name, "normal"), specs[name].shape, dtype_of(specs[name].dtype))
         for name in kernel.inputs
     ]
