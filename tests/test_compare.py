@@ -171,6 +171,9 @@ def test_topk_allows_swaps_of_ties_only():
     assert verdict(indices).passed
     assert verdict([[10, 3, 7, 1], [1, 2, 3, 4]]).passed  # the tie
     assert verdict([[10, 7, 3, 8], [1, 2, 3, 4]]).passed  # at the last rank another one of the same score
+    lower = scores.copy()
+    lower[0, 3] *= 1 - 5e-4  # near enough for the values, but no tie that could have pushed out the last rank
+    assert not verdict([[10, 7, 3, 8], [1, 2, 3, 4]], lower).passed
     wrong = verdict([[10, 7, 3, 1], [2, 1, 3, 4]])
     assert not wrong.passed
     assert "got index 2, expected 1, scores 9 and 8" in str(wrong)
@@ -281,3 +284,9 @@ def test_a_huge_tensor_with_few_outliers():
 
 def test_jax_arrays_are_taken_as_they_are():
     assert pr.compare(jnp.ones(3, jnp.bfloat16), jnp.ones(3, jnp.float32)).leaves[0].dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("text", ["rel_l2:-1", "rel_l2:nan", "ulp:max=-1", "versus_baseline:-1", "ulp:p99=inf"])
+def test_limits_of_gates_are_numbers_of_at_least_zero(text):
+    with pytest.raises(PyptoxError, match="must be a number of at le"):
+        pr.gates_named([text])
