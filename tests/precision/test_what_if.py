@@ -187,3 +187,17 @@ def test_named_tiles_against_numpy():
     assert found.tiles[1].largest <= 0.02 * exact.max()
     with pytest.raises(px.PyptoxError, match="`chain` names no tiles"):
         intermediates(chain, _x())
+
+
+def test_a_rounding_that_has_no_table_is_refused_by_name():
+    x = np.random.default_rng(0).standard_normal((8, 256)).astype("bfloat16")
+    for mode in ("stochastic", "sideways"):
+        with pytest.raises(px.PyptoxError, match=f"`rounding` of Round must be one of .*; got '{mode}'"):
+            what_if(px.kernels.softmax, x, changes=[Round("_rows.py:46", mode)])
+
+
+def test_a_wider_output_is_stored_wider_in_the_predicted_time():
+    x = np.random.default_rng(0).standard_normal((512, 4096)).astype(np.float32)
+    (wide,) = what_if(px.kernels.convert("bf16"), x, changes=[Widen("_stream.py:21")])
+    assert wide.error == 0.0
+    assert wide.time_us > wide.time_before_us  # twice the bytes to GM, which nothing hides here
