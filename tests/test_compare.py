@@ -68,7 +68,7 @@ def test_nan_and_infinity():
     assert leaf.special == {
         "nan_candidate": 2, "nan_reference": 1, "inf_candidate": 2, "inf_reference": 2, "disagree": 2
     }  # fmt: skip
-    assert leaf.max_abs == 0.0
+    assert leaf.max_abs == np.inf
     assert not pr.judge(pr.FiniteMatch(), candidate, reference).passed
     assert pr.judge(pr.FiniteMatch(), candidate[:3], reference[:3]).passed
     for gate in (
@@ -290,3 +290,14 @@ def test_jax_arrays_are_taken_as_they_are():
 def test_limits_of_gates_are_numbers_of_at_least_zero(text):
     with pytest.raises(PyptoxError, match="must be a number of at le"):
         pr.gates_named([text])
+
+
+def test_figures_are_not_perfect_where_infinities_disagree():
+    report = pr.compare(np.float32([1, np.inf, 2]), np.float64([1, -np.inf, 2]))
+    leaf = report.leaves[0]
+    assert leaf.max_abs == leaf.relative_l2 == leaf.rmse == leaf.ulp["max"] == np.inf
+    assert leaf.index == (1,)
+    assert (leaf.got, leaf.expected) == (np.inf, -np.inf)
+    assert np.isnan(leaf.cosine)
+    text = str(pr.judge(pr.RelL2(1e-3), np.float32([1, np.inf]), np.float64([1, -np.inf])))
+    assert "relative L2 inf" in text

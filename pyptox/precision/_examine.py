@@ -104,6 +104,11 @@ def examine(
     chip = hardware or a2a3()
     identity = identity_of(kernel, specs, values, chip)
     names = tuple(kernel.outputs)
+    if replay is not None and distribution != "normal":
+        raise SnapshotError(
+            f"`distribution` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got "
+            f"{_origin(distribution)}. Leave one out"
+        )
     if replay is not None:
         kept = load(replay, identity)
         values, seed_of, origin = kernel.configuration(values), kept.seed, f"replayed from {replay}"

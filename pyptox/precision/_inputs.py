@@ -101,7 +101,13 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -
     >>> draw("all_equal", (2,), "fp32", seed=1).tolist()
     [1.7291035652160645, 1.7291035652160645]
     """
-    return _draw(np.random.default_rng(seed), distribution, tuple(shape), dtype_of(dtype))
+    return _draw(_generator(seed), distribution, tuple(shape), dtype_of(dtype))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise PyptoxError(f"`seed` must be an integer of at least 0; got {seed!r}")
+    return np.random.default_rng(seed)
 
 
 def _draw(generator: np.random.Generator, distribution: str, shape: tuple[int, ...], kind: DType) -> np.ndarray:
@@ -126,6 +132,8 @@ def _narrow(values: np.ndarray, kind: DType) -> np.ndarray:
 def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -> np.ndarray:
     """A part of a tensor in a file: along its own axes where it has as many, else of its elements in order."""
     file, _, name = place.rpartition(":")
+    if not Path(file).is_file():
+        raise PyptoxError(f"`distribution` must name a safetensors file that exists; got {file!r} in {place!r}")
     tensors = read(Path(file))
     if name not in tensors:
         raise PyptoxError(f"`distribution` names {name!r}; {file} has {', '.join(tensors) or 'no tensor'}")
@@ -164,7 +172,7 @@ def sample_inputs(
         raise PyptoxError(
             f"`distribution` names {', '.join(unknown)}; the inputs of `{kernel.name}` are {', '.join(kernel.inputs)}"
         )
-    generator = np.random.default_rng(seed)
+    generator = _generator(seed)
     integers = any(specs[name].dtype == "int32" and specs[name].values is None for name in kernel.inputs)
     places = places_of(kernel, specs, np.random.default_rng(seed + 1)) if integers else {}
     return [

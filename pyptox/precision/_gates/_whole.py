@@ -63,7 +63,7 @@ class RelL2(AbstractLeafGate):
 
     def judge_leaf(self, pair: Pair) -> Finding:
         leaf = leaf_report(pair, THRESHOLDS)
-        passed = leaf.relative_l2 <= self.limit
+        passed = leaf.relative_l2 <= self.limit and not leaf.special["disagree"]
         text = f"relative L2 {leaf.relative_l2:.3g} (at most {self.limit:g}){_where(leaf, pair)}"
         return Finding(pair.name, str(self), passed, text)
 
