@@ -10,6 +10,12 @@ from ._constraint import EmptySpaceError as EmptySpaceError
 from ._default_space import default_space as default_space
 from ._gate import NoCandidatePassedError as NoCandidatePassedError
 from ._parameter import AbstractParameter as AbstractParameter
+from ._prefetch import prefetch as prefetch
+from ._prefetch_candidates import WarmCandidate as WarmCandidate
+from ._prefetch_candidates import WarmScope as WarmScope
+from ._prefetch_result import Margin as Margin
+from ._prefetch_result import PrefetchResult as PrefetchResult
+from ._prefetch_result import Priced as Priced
 from ._progress import Progress as Progress
 from ._result import Candidate as Candidate
 from ._result import Result as Result
