@@ -38,6 +38,8 @@ def default_space(
 ) -> Space:
     """Every tile in multiples of 16 up to 512 (or the axis, if shorter), counts as the kernel declares them.
 
+    A kernel's own default is among them, be it finer or larger, as far as the axis allows.
+
     Parameters in ``held`` are left out, and so are choices that are fixed when the cost is traced: each of their values
     costs a compilation.
 
@@ -52,8 +54,11 @@ def default_space(
             reduction = p.name.startswith("k")
             whole = math.ceil(longest[p.name] / FRACTAL) * FRACTAL
             step = 64 if reduction and whole > 256 else FRACTAL
-            high = min(2 * LARGEST if reduction else LARGEST, math.ceil(whole / step) * step)
-            parameters[p.name] = Multiple(step, high, step)
+            largest = max(2 * LARGEST if reduction else LARGEST, p.default // step * step)
+            high = min(largest, math.ceil(whole / step) * step)
+            # what a kernel takes by default is among them, be it finer than the others, as 8 whole rows in Vec are
+            fine = step if p.default % step == 0 or p.default > high else math.gcd(step, p.default)
+            parameters[p.name] = Multiple(fine, high, fine)
         elif p.kind == "int":
             small = p.high <= 8
             parameters[p.name] = Integer(p.low, p.high) if small else PowerOfTwo(p.low, _power_below(p.high))

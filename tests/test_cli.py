@@ -183,3 +183,13 @@ def test_check_by_gates_distributions_and_replay(capsys, tmp_path) -> None:
         code, out, err = run(capsys, *problem, *bad)
         assert code == 2
         assert message in err
+
+
+def test_a_kernel_that_is_almost_named_is_named(capsys) -> None:
+    code, _, err = run(capsys, "explain", "matmull", *SIZES)
+    assert code == 2
+    assert "Did you mean matmul?" in err
+    code, _, err = run(capsys, "explain", "top_k_groups", *SIZES)
+    assert code == 2
+    assert 'try "top_k_groups(8)"' in err
+    assert "rms_norm" not in err

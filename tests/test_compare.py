@@ -68,7 +68,7 @@ def test_nan_and_infinity():
     assert leaf.special == {
         "nan_candidate": 2, "nan_reference": 1, "inf_candidate": 2, "inf_reference": 2, "disagree": 2
     }  # fmt: skip
-    assert leaf.max_abs == 0.0
+    assert leaf.max_abs == np.inf
     assert not pr.judge(pr.FiniteMatch(), candidate, reference).passed
     assert pr.judge(pr.FiniteMatch(), candidate[:3], reference[:3]).passed
     for gate in (
@@ -171,6 +171,9 @@ def test_topk_allows_swaps_of_ties_only():
     assert verdict(indices).passed
     assert verdict([[10, 3, 7, 1], [1, 2, 3, 4]]).passed  # the tie
     assert verdict([[10, 7, 3, 8], [1, 2, 3, 4]]).passed  # at the last rank another one of the same score
+    lower = scores.copy()
+    lower[0, 3] *= 1 - 5e-4  # near enough for the values, but no tie that could have pushed out the last rank
+    assert not verdict([[10, 7, 3, 8], [1, 2, 3, 4]], lower).passed
     wrong = verdict([[10, 7, 3, 1], [2, 1, 3, 4]])
     assert not wrong.passed
     assert "got index 2, expected 1, scores 9 and 8" in str(wrong)
@@ -281,3 +284,20 @@ def test_a_huge_tensor_with_few_outliers():
 
 def test_jax_arrays_are_taken_as_they_are():
     assert pr.compare(jnp.ones(3, jnp.bfloat16), jnp.ones(3, jnp.float32)).leaves[0].dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("text", ["rel_l2:-1", "rel_l2:nan", "ulp:max=-1", "versus_baseline:-1", "ulp:p99=inf"])
+def test_limits_of_gates_are_numbers_of_at_least_zero(text):
+    with pytest.raises(PyptoxError, match="must be a number of at le"):
+        pr.gates_named([text])
+
+
+def test_figures_are_not_perfect_where_infinities_disagree():
+    report = pr.compare(np.float32([1, np.inf, 2]), np.float64([1, -np.inf, 2]))
+    leaf = report.leaves[0]
+    assert leaf.max_abs == leaf.relative_l2 == leaf.rmse == leaf.ulp["max"] == np.inf
+    assert leaf.index == (1,)
+    assert (leaf.got, leaf.expected) == (np.inf, -np.inf)
+    assert np.isnan(leaf.cosine)
+    text = str(pr.judge(pr.RelL2(1e-3), np.float32([1, np.inf]), np.float64([1, -np.inf])))
+    assert "relative L2 inf" in text

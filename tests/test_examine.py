@@ -392,3 +392,23 @@ def test_a_survey_shares_inputs_and_part():
     assert [leaf.name for leaf in found[0].report.leaves] == ["out"]
     assert all(result.passed for result in found)
     assert pr.survey(MATMUL, SPECS, []) == []
+
+
+def test_arguments_are_named_where_they_are_wrong(tmp_path):
+    with pytest.raises(PyptoxError, match="`seed` must be an integer of at least 0; got -1"):
+        pr.draw("normal", (4,), "fp32", seed=-1)
+    with pytest.raises(PyptoxError, match=r"`distribution` must name a safetensors file that exists; got 'no"):
+        pr.draw("no.safetensors:x", (4,), "fp32")
+    with pytest.raises(PyptoxError, match=r"`distribution` is of inputs that are drawn.*got outliers"):
+        pr.examine(MATMUL, SPECS, TILE, distribution="outliers", replay=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(pr.SnapshotError, match="`folder` must be where files can be made"):
+        pr.save(tmp_path / "file" / "deeper" / "x", {}, {}, {})
+
+
+def test_what_is_not_finite_is_said_by_the_attribution():
+    report = pr.attribute(px.kernels.residual_add, np.full((4, 32), np.nan, np.float32), np.ones((4, 32), np.float32))
+    assert not report.exact
+    assert not report.holds
+    assert report.not_finite == 128
+    assert "no output is finite" in str(report)

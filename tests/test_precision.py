@@ -4,8 +4,9 @@ import pytest
 
 import autotune
 import pyptox as px
+from benchmarks.problems import problems
 from pyptox import lang as pl
-from pyptox.precision import TooLargeError, check, shrink
+from pyptox.precision import TooLargeError, check, sample_inputs, shrink
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
@@ -72,3 +73,55 @@ def test_a_quantiser_passes_and_one_that_truncates_fails() -> None:
     report = check(truncating, truncating.specs(px.spec((32, 256), "fp32")), {})
     assert not report.passed
     assert report.max_abs > 0.9
+
+
+@pl.kernel(outputs={"out": lambda a, b: pl.spec((a.shape[0], b.shape[1]), "fp32")}, tile={"m": 16, "n": 64, "k": 64})
+def narrowed_sum(a, b, out, *, tile):
+    def block(i, j):
+        def step(kk, total):
+            left = pl.load(a, (i * tile.m, kk * tile.k), (tile.m, tile.k))
+            right = pl.load(b, (kk * tile.k, j * tile.n), (tile.k, tile.n))
+            part = pl.move(pl.matmul(left, right), pl.Vec)
+            return pl.cast(pl.cast(pl.add(total, part), "bf16"), "fp32")
+
+        total = pl.pipeline(pl.cdiv(a.shape[1], tile.k), step, pl.zeros((tile.m, tile.n), "fp32"), stages=2)
+        pl.store(out, (i * tile.m, j * tile.n), total)
+
+    pl.grid((pl.cdiv(a.shape[0], tile.m), pl.cdiv(b.shape[1], tile.n)), block)
+
+
+def test_narrowing_what_a_loop_carries_buys_no_tolerance() -> None:
+    specs = narrowed_sum.specs(px.spec((16, 1024), "bf16"), px.spec((1024, 64), "bf16"))
+    report = check(narrowed_sum, specs, {})
+    assert not report.passed
+    assert "test_precision.py" in report.narrowed[0]
+    assert "narrows what a loop carries" in report.summary
+    good = check(px.kernels.matmul_wide, specs, {"m": 16, "n": 64, "k": 64})
+    assert good.passed
+    assert not good.narrowed
+
+
+SLOW = ("attention", "gather", "cache_write", "matmul", "top_k", "paged", "scan", "lengths", "norm")
+ALL = [
+    pytest.param(k, s, id=k.name, marks=[pytest.mark.slow] if any(word in k.name for word in SLOW) else [])
+    for k, s in problems()
+]
+
+
+@pytest.mark.parametrize(("kernel", "specs"), ALL)
+def test_every_kernel_of_the_library_passes_at_its_defaults(kernel, specs) -> None:
+    report = check(kernel, specs, {})
+    assert report.passed, report
+
+
+def test_places_are_in_range_and_distinct_where_written() -> None:
+    paged = px.kernels.paged_attention
+    cache = px.spec((16, 2, 64, 128), "bf16")
+    lengths = pl.control([200, 7, 64, 100])
+    specs = paged.specs(px.spec((4, 2, 4, 128), "bf16"), cache, cache, px.spec((4, 4), "int32"), lengths)
+    table = sample_inputs(paged, specs)[3]
+    assert 0 <= table.min() <= table.max() < 16
+    writer = px.kernels.cache_write
+    specs = writer.specs(px.spec((20, 32), "bf16"), px.spec((20,), "int32"), px.spec((16, 32), "bf16"))
+    slots = sample_inputs(writer, specs)[1]
+    assert sorted(slots.tolist()) == [-1] * 4 + list(range(16))

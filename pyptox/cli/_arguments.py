@@ -1,6 +1,7 @@
 """From command line text to kernels, specs and parameter values."""
 
 import ast
+import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,9 +37,13 @@ def kernel_named(text: str) -> Kernel:
     if text in fixed:
         return vars(kernels)[text]
     name, parenthesis, rest = text.partition("(")
+    if name in families and not parenthesis:
+        raise KernelError(f"`KERNEL` {name} expects {_parameters(vars(kernels)[name])}; {_such_as(name)}")
     if not (name in families and parenthesis and rest.endswith(")")):
         known = sorted(fixed | {f"{name}{_parameters(vars(kernels)[name])}" for name in families})
-        raise KernelError(f"`KERNEL` must be one of {', '.join(known)}; got {text!r}")
+        near = difflib.get_close_matches(name, sorted(fixed | families), 1)
+        meant = f". Did you mean {near[0]}?" if near else ""
+        raise KernelError(f"`KERNEL` must be one of {', '.join(known)}; got {text!r}{meant}")
     try:
         arguments = ast.literal_eval(f"[{rest[:-1]}]")
     except (SyntaxError, ValueError):
@@ -47,6 +52,13 @@ def kernel_named(text: str) -> Kernel:
         return vars(kernels)[name](*arguments)
     except TypeError:
         raise KernelError(f"`{name}` expects {_parameters(vars(kernels)[name])}; got {text!r}") from None
+
+
+def _such_as(name: str) -> str:
+    """``try "top_k_groups(8)"``: a member of the family, by the kinds of its arguments without a default."""
+    needed = [p for p in inspect.signature(vars(kernels)[name]).parameters.values() if p.default is p.empty]
+    values = ", ".join("bf16" if p.annotation in (str, "str") else "8" for p in needed)
+    return f'try "{name}({values})"'
 
 
 def _parameters(function: Callable) -> str:

@@ -109,6 +109,7 @@ class Attribution:
         flips: decisions that came out otherwise in float64 (``line: how many elements``).
         finite: every output is finite where its float64 value is.
         unequal_integers: elements of int32 outputs, which no weight is given to, that differ from float64.
+        not_finite: elements that are NaN or infinite, stored or in float64: they have no error to share out.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Attribution:
     unequal_integers: int
     outputs: tuple[np.ndarray, ...]
     reference: tuple[np.ndarray, ...]
+    not_finite: int = 0
 
     @property
     def total(self) -> float:
@@ -135,7 +137,7 @@ class Attribution:
     @property
     def exact(self) -> bool:
         """Stored values and float64 agree in every element."""
-        return self.observed == 0.0 and self.finite and not self.unequal_integers
+        return self.observed == 0.0 and self.finite and not self.unequal_integers and not self.not_finite
 
     @property
     def problems(self) -> list[str]:
@@ -143,7 +145,14 @@ class Attribution:
         found = []
         if not self.finite:
             found.append("an output is not finite where float64 is: an overflow has no first order")
-        if abs(self.ratio - 1.0) > TOLERANCE:
+        if self.not_finite:
+            count = sum(array.size for array in self.outputs)
+            found.append(
+                f"{self.not_finite:,} of {count:,} elements are NaN or infinite: they are left out of the error"
+            )
+        if self.not_finite and not math.isfinite(self.total):
+            found.append("the shares are not finite either: what is NaN or infinite inside has no first order")
+        elif not abs(self.ratio - 1.0) <= TOLERANCE:
             found.append(f"the shares add up to {self.ratio:.3f} of the error: first order does not hold")
         found += [f"{count:,} decisions at {where} differ from float64" for where, count in self.flips.items()]
         return found
@@ -171,6 +180,7 @@ class Attribution:
             "exact": self.exact,
             "problems": self.problems,
             "unequal_integers": self.unequal_integers,
+            "not_finite": self.not_finite,
             "shares": [share.to_dict() for share in self.shares],
         }
 
@@ -191,7 +201,11 @@ class Attribution:
 
     def __str__(self) -> str:
         verdict = "first order holds" if self.holds else "NOT TO BE RELIED ON"
-        head = f"{self.name}: error {self.observed:.3e}, shares add up to {self.ratio:.4f} of it; {verdict}"
+        count = sum(array.size for array in self.outputs)
+        if self.not_finite and self.not_finite >= count:
+            return f"{self.name}: no output is finite, there is no error to share out; {verdict}"
+        of = f" in the {count - self.not_finite:,} finite elements" if self.not_finite else ""
+        head = f"{self.name}: error {self.observed:.3e}{of}, shares add up to {self.ratio:.4f} of it; {verdict}"
         return "\n".join([head, *(f"  {problem}" for problem in self.problems), self.table()])
 
 
@@ -228,8 +242,9 @@ def made_of(
             float(np.sum(np.where(w == 0, 0.0, w * (c - r)))) for w, c, r in _triples(weights, wide, reference)
         )
     unequal = sum(int(np.sum(c != r)) for c, r, a in _triples(wide, reference, low) if a.dtype == np.int32)
+    lost = sum(int(np.sum(~(np.isfinite(c) & np.isfinite(r)))) for c, r in zip(wide, reference, strict=True))
     ordered = tuple(sorted(shares, key=lambda share: -abs(share.share)))
-    return Attribution(name, ordered, observed, dict(flips), finite, unequal, tuple(low), tuple(reference))
+    return Attribution(name, ordered, observed, dict(flips), finite, unequal, tuple(low), tuple(reference), lost)
 
 
 def _triples(*arrays: Sequence[np.ndarray]) -> Any:

@@ -1,11 +1,8 @@
 """A kernel's stored values against the same kernel in float64, with a bound that says what to expect.
 
-The bound of one output element is ``((sqrt(K) + s) u32 + u_casts) |a||b| + u |c|``: K rounded products, s
-partial
-sums carried from step to step, intermediate narrowing, and half a unit in the last place of the output.
-``sqrt(K)`` is the probabilistic error of a sum (Higham and Mary 2019), ``|a||b|`` is the kernel's
-reference on the absolute values of its inputs. An integer output is rounded from what float64 says, and exact where
-that is whole.
+The bound of an element is what rounding, operation by operation, may have made of it (:mod:`pyptox.precision._bound`),
+and at least half a unit in the last place of the output. An integer output is rounded from what float64 says, saturated
+to its type, and exact where that is whole.
 """
 
 import math
@@ -18,18 +15,15 @@ import numpy as np
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
 from .._rounding import cast
-from ..cost._evaluate import instructions
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
 from ..lang._run import reference, run
 from ..lang._types import Spec
+from ._bound import error_bound, narrowed_carries
 from ._chunks import spacing_of
 from ._inputs import sample_inputs
 from ._shrink import reduction_length, shrink
-
-_U32 = 2.0**-24
-
 
 LARGEST = 1 << 28
 """Elements of all tensors that are compared at most: about 5 GiB with both readings."""
@@ -51,7 +45,9 @@ class PrecisionReport:
         exact: elements equal to the rounded float64 value, of ``elements``.
         bound: the bound at the element that comes nearest to it; ``bound_share`` is the largest error
             over its bound.
+        reduction: the longest axis that is summed over.
         passed: every element within its bound.
+        narrowed: where a loop rounds what it carries to a narrow type, which buys no tolerance.
     """
 
     kernel: str
@@ -70,6 +66,7 @@ class PrecisionReport:
     bound_share: float
     seed: int
     passed: bool
+    narrowed: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "summary": self.summary}
@@ -80,7 +77,10 @@ class PrecisionReport:
         if self.passed and self.bound == 0.0:
             return f"exact in all {self.elements:,} elements"
         word = "within" if self.passed else "beyond"
-        return f"{word} the bound for K = {self.reduction} ({self.bound_share:.2%} of it)"
+        text = f"{word} what rounding may cost ({self.bound_share:.2%} of it)"
+        if self.narrowed:
+            text += f"; {', '.join(self.narrowed)} narrows what a loop carries, which buys no tolerance"
+        return text
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {spec}" for name, spec in self.compared.items())
@@ -104,28 +104,6 @@ def _store_tile(recorder: Recorder) -> tuple[int, int]:
 def _with_edge(size: int, tile: int) -> int:
     """One whole tile and the ragged edge of ``size``, or two tiles where there is no edge."""
     return min(size, tile + (size % tile or tile))
-
-
-def _accumulation(recorder: Recorder, outputs: tuple[str, ...]) -> tuple[float, float]:
-    """Steps that carry a partial sum, and the roundoff of casts on the way to the outputs."""
-    steps = 1.0
-    for access in recorder.accesses():
-        product = 1.0
-        for loop in access.loops[1:]:  # the first is the walk over blocks
-            product *= float(loop.count)
-        steps = max(steps, product)
-        if access.mode == "add":
-            product = 1.0
-            for extent in recorder.extents:
-                product *= float(extent)
-            steps += product
-    assert recorder.walk is not None
-    casts = [
-        dtype_of(node.out.dtype).unit_roundoff
-        for node in instructions(recorder.walk.first)
-        if node.operation.name == "cast" and node.out is not None and dtype_of(node.out.dtype).unit_roundoff > _U32
-    ]
-    return steps, sum(sorted(casts)[: max(0, len(casts) - len(outputs))])
 
 
 def check(
@@ -163,7 +141,7 @@ def check(
     values, specs = compared(kernel, specs, values, chip, rows, columns)
     inputs = sample_inputs(kernel, specs, seed)
     got = _tuple(run(kernel, *inputs, hardware=chip, **values))
-    expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+    expected = golden_of(kernel, specs, *inputs, hardware=chip, **values)
     return bound_report(kernel, specs, values, chip, inputs, got, expected, seed)
 
 
@@ -206,13 +184,16 @@ def bound_report(
     seed: int,
 ) -> PrecisionReport:
     """The output that comes nearest to its bound, or exceeds it most."""
-    magnitude = _tuple(reference(kernel, *map(_absolute, inputs), hardware=chip, **values))
-    steps, casts = _accumulation(Recorder.of_integers(kernel, specs, values, chip), tuple(kernel.outputs))
+    given = {
+        name: np.asarray(array.values, np.int32) if isinstance(array, Spec) else np.asarray(array)
+        for name, array in zip(kernel.inputs, inputs, strict=True)
+    }
+    narrowed = tuple(narrowed_carries(kernel, specs, values, chip))
+    bounds = error_bound(kernel, specs, values, chip, given, narrowed)
     length = reduction_length(kernel, specs)
-    factor = (np.sqrt(length) + steps) * _U32 + casts
     reports = [
-        _compare(kernel, specs, name, g, e, factor * np.abs(m), length, seed)
-        for name, g, e, m in zip(kernel.outputs, got, expected, magnitude, strict=True)
+        _compare(kernel, specs, name, g, e, b, length, seed, narrowed)
+        for name, g, e, b in zip(kernel.outputs, got, expected, bounds, strict=True)
     ]
     return max(reports, key=lambda report: (not report.passed, report.bound_share))
 
@@ -221,12 +202,12 @@ def _tuple(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _absolute(value: Any) -> Any:
-    if isinstance(value, Spec):
-        return value
-    if np.issubdtype(value.dtype, np.integer):
-        return np.abs(value.astype(np.int32))
-    return np.abs(value)
+def golden_of(kernel: Kernel, specs: Mapping[str, Spec], *inputs: Any, hardware: Hardware, **values: Any) -> tuple:
+    """The float64 outputs as a tuple; narrow integers saturate, as the casts that make them do."""
+    made = _tuple(reference(kernel, *inputs, hardware=hardware, **values))
+    kinds = [dtype_of(specs[name].dtype) for name in kernel.outputs]
+    limits = [np.iinfo(k.jax) if k.name == "int8" else None for k in kinds]
+    return tuple(m if i is None else np.clip(m, i.min, i.max) for m, i in zip(made, limits, strict=True))
 
 
 def _compare(
@@ -238,6 +219,7 @@ def _compare(
     accumulated: np.ndarray,
     length: int,
     seed: int,
+    narrowed: tuple[tuple[str, int], ...],
 ) -> PrecisionReport:
     dtype = specs[name].dtype
     floating = dtype_of(dtype).floating
@@ -249,7 +231,7 @@ def _compare(
     apart = np.where(wide == rounded, 0.0, np.where(np.isfinite(apart), apart, np.inf))
     error = np.where(np.isfinite(error), error, np.inf)
     ulp = spacing_of(stored.dtype).at(np.abs(expected))
-    bound = accumulated + 0.5 * ulp
+    bound = np.maximum(accumulated, 0.5 * ulp)
     if not floating:
         bound = np.where(expected == np.round(expected), 0.0, bound)
     share = np.divide(error, bound, out=np.where(error > 0, np.inf, 0.0), where=bound > 0)
@@ -272,5 +254,6 @@ def _compare(
         bound=float(bound[nearest]),
         bound_share=float(share[nearest]),
         seed=seed,
+        narrowed=tuple(f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in narrowed),
         passed=bool((error <= bound).all()),
     )

@@ -19,6 +19,9 @@ THRESHOLDS = (1e-1, 1e-2, 1e-3, 1e-4)
 class LeafReport:
     """How far one array is from its reference. Errors are of the elements that are finite in both.
 
+    Where a NaN or an infinity is on one side only, or of the other sign, the figures of the whole (``max_abs``, at the
+    first such element, ``max_relative``, ``relative_l2``, ``rmse``, ``ulp["max"]``) are infinite, and ``cosine`` NaN.
+
     Attributes:
         max_abs: the largest absolute error, at ``index``, where ``got`` is and ``expected`` should be.
         max_relative: the largest relative error; infinite where a reference of zero is missed.
@@ -177,6 +180,7 @@ class _Sums:
         self.special: dict[str, int] = dict.fromkeys(
             ("nan_candidate", "nan_reference", "inf_candidate", "inf_reference", "disagree"), 0
         )
+        self.first: tuple[int, float, float] | None = None  # disagreement about what is not finite
         self.histograms = {name: Histogram() for name in ("absolute", "relative", "magnitude", "ulp")}
 
     def add(self, chunk: Chunk) -> None:
@@ -215,6 +219,9 @@ class _Sums:
             self.special[name] += count
         disagree = int(np.count_nonzero(special.disagree))
         self.special["disagree"] += disagree
+        if disagree and self.first is None:
+            at = int(np.argmax(special.disagree))
+            self.first = chunk.start + at, float(special.candidate[at]), float(special.reference[at])
         both = np.isfinite(special.candidate) & np.isfinite(special.reference)
         self.equal -= disagree  # they stand as zeros on both sides
         return {name: values[both] for name, values in columns.items()}
@@ -242,6 +249,11 @@ def leaf_report(pair: Pair, thresholds: Sequence[float]) -> LeafReport:
     ulp = {"max": sums.max_ulp, "mean": sums.ulp / counted}
     ulp |= sums.histograms["ulp"].percentiles((50.0, 99.0, 99.9))
     length = np.sqrt(sums.candidate) * norm
+    cosine = float(min(sums.product / length, 1.0)) if length else float(sums.square == 0.0)
+    if sums.first is not None:
+        sums.worst, sums.got, sums.expected = sums.first
+        sums.max_abs = sums.max_relative = ulp["max"] = error = np.inf
+        cosine = np.nan
     return LeafReport(
         name=pair.name,
         shape=pair.candidate.shape,
@@ -256,7 +268,7 @@ def leaf_report(pair: Pair, thresholds: Sequence[float]) -> LeafReport:
         rmse=float(error / np.sqrt(counted)),
         bias=sums.signed / counted,
         rms=float(norm / np.sqrt(counted)),
-        cosine=float(min(sums.product / length, 1.0)) if length else float(sums.square == 0.0),
+        cosine=cosine,
         ulp=ulp,
         equal=sums.equal / size,
         beyond={float(t): int(n) / size for t, n in zip(thresholds, sums.beyond, strict=True)},

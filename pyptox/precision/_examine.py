@@ -9,10 +9,10 @@ import numpy as np
 
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
-from ..lang._run import reference, run
+from ..lang._run import run
 from ..lang._types import Spec
 from ._baseline import BASELINES, baseline
-from ._check import _tuple, bound_report, compared
+from ._check import _tuple, bound_report, compared, golden_of
 from ._compare import Report, compare
 from ._gates import AbstractGate, Finding, Verdict, judge
 from ._inputs import sample_inputs
@@ -104,6 +104,11 @@ def examine(
     chip = hardware or a2a3()
     identity = identity_of(kernel, specs, values, chip)
     names = tuple(kernel.outputs)
+    if replay is not None and distribution != "normal":
+        raise SnapshotError(
+            f"`distribution` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got "
+            f"{_origin(distribution)}. Leave one out"
+        )
     if replay is not None:
         kept = load(replay, identity)
         values, seed_of, origin = kernel.configuration(values), kept.seed, f"replayed from {replay}"
@@ -118,7 +123,7 @@ def examine(
         values, specs = compared(kernel, specs, values, chip, rows, columns)
         seed_of, origin = seed, _origin(distribution)
         inputs = sample_inputs(kernel, specs, seed, distribution)
-        expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+        expected = golden_of(kernel, specs, *inputs, hardware=chip, **values)
     if save_to is not None:
         arrays = {n: a for n, a in zip(kernel.inputs, inputs, strict=True) if not isinstance(a, Spec)}
         save(save_to, arrays, dict(zip(names, expected, strict=True)), identity, seed_of)
@@ -159,7 +164,7 @@ def survey(
         choices = tuple(values[name] for name in kernel.choices)
         if choices not in subjects:
             inputs = sample_inputs(kernel, common, seed, distribution)
-            expected = _tuple(reference(kernel, *inputs, hardware=chip, **values))
+            expected = golden_of(kernel, common, *inputs, hardware=chip, **values)
             subjects[choices] = _Subject(kernel, common, chip, inputs, expected, _origin(distribution), seed)
         results.append(subjects[choices].examine(values, gate))
     return results

@@ -13,6 +13,7 @@ from .._rounding import cast
 from .._safetensors import read
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
+from ._lookups import places_of
 
 Draw = Callable[[np.random.Generator, tuple[int, ...], DType], np.ndarray]
 
@@ -100,7 +101,13 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -
     >>> draw("all_equal", (2,), "fp32", seed=1).tolist()
     [1.7291035652160645, 1.7291035652160645]
     """
-    return _draw(np.random.default_rng(seed), distribution, tuple(shape), dtype_of(dtype))
+    return _draw(_generator(seed), distribution, tuple(shape), dtype_of(dtype))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise PyptoxError(f"`seed` must be an integer of at least 0; got {seed!r}")
+    return np.random.default_rng(seed)
 
 
 def _draw(generator: np.random.Generator, distribution: str, shape: tuple[int, ...], kind: DType) -> np.ndarray:
@@ -125,6 +132,8 @@ def _narrow(values: np.ndarray, kind: DType) -> np.ndarray:
 def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -> np.ndarray:
     """A part of a tensor in a file: along its own axes where it has as many, else of its elements in order."""
     file, _, name = place.rpartition(":")
+    if not Path(file).is_file():
+        raise PyptoxError(f"`distribution` must name a safetensors file that exists; got {file!r} in {place!r}")
     tensors = read(Path(file))
     if name not in tensors:
         raise PyptoxError(f"`distribution` names {name!r}; {file} has {', '.join(tensors) or 'no tensor'}")
@@ -148,7 +157,7 @@ def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -
 def sample_inputs(
     kernel: Kernel, specs: Mapping[str, Spec], seed: int = 0, distribution: str | Mapping[str, str] = "normal"
 ) -> list[Any]:
-    """Seeded inputs for a kernel; control inputs as they are.
+    """Seeded inputs for a kernel; control inputs as they are, and places in a tensor (pages, rows, slots) in range.
 
     Args:
         kernel: a kernel.
@@ -156,16 +165,21 @@ def sample_inputs(
         seed: of the draw.
         distribution: as in :func:`draw`, for all inputs, or by name; ``normal`` where left out.
     """
+    chosen = distribution if isinstance(distribution, Mapping) else {}
     by_name = distribution if isinstance(distribution, Mapping) else dict.fromkeys(kernel.inputs, distribution)
     unknown = [name for name in by_name if name not in kernel.inputs]
     if unknown:
         raise PyptoxError(
             f"`distribution` names {', '.join(unknown)}; the inputs of `{kernel.name}` are {', '.join(kernel.inputs)}"
         )
-    generator = np.random.default_rng(seed)
+    generator = _generator(seed)
+    integers = any(specs[name].dtype == "int32" and specs[name].values is None for name in kernel.inputs)
+    places = places_of(kernel, specs, np.random.default_rng(seed + 1)) if integers else {}
     return [
         specs[name]
         if specs[name].values is not None
+        else places[name]
+        if name in places and name not in chosen
         else _draw(generator, by_name.get(name, "normal"), specs[name].shape, dtype_of(specs[name].dtype))
         for name in kernel.inputs
     ]

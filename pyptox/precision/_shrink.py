@@ -86,5 +86,10 @@ def shrink(kernel: Kernel, specs: Mapping[str, Spec], rows: int, columns: int) -
     for group in groups(kernel, specs):
         limit = {frozenset({-1}): columns, frozenset({-2}): group.size if data else rows}.get(group.follows)
         if limit is not None and limit < group.size:
-            inputs = _resized(inputs, group.places, limit)
+            smaller = _resized(inputs, group.places, limit)
+            try:
+                kernel.specs(**smaller)
+            except (PyptoxError, ValueError):
+                continue  # the data of a control input reaches beyond it
+            inputs = smaller
     return kernel.specs(**inputs)

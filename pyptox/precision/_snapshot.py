@@ -128,9 +128,12 @@ def save(
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SnapshotError(f"`folder` must be new or empty; {str(folder)!r} is not. Remove it, or name another")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
-    draft.mkdir()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+    except OSError as error:
+        raise SnapshotError(f"`folder` must be where files can be made; {str(folder)!r}: {error.strerror}") from None
     try:
         described = {}
         for title, arrays in zip(_FILES, (inputs, golden), strict=True):

@@ -15,7 +15,8 @@ from ..cost._explain import explain
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._reading import AbstractReading, Operation, current, reading_as
-from ..lang._types import Tile
+from ..lang._record import Recorder
+from ..lang._types import Spec, Tile
 from ._attribute import attribute
 from ._compare import Report, compare
 from ._emulate import KEPT, MODES, Emulator, is_cast
@@ -120,10 +121,10 @@ def what_if(
             new_time = explain(kernel, other.specs, changed, chip).time_us
         else:
             sites = sites_named(before.sites, change.site)
-            mode = KEPT if isinstance(change, Widen) else MODES.index(Rounding(change.rounding))
+            mode = KEPT if isinstance(change, Widen) else _mode(change.rounding)
             new_error = before.error(before.outputs(dict.fromkeys(sites, mode)))
             if isinstance(change, Widen):
-                new_time = explain(widened(kernel, sites), before.specs, values, chip).time_us
+                new_time = time_widened(kernel, sites, before.specs, values, chip)
         found.append(Outcome(str(change), error, new_error, float(time), float(new_time)))
     return found
 
@@ -200,6 +201,32 @@ def widened(kernel: Kernel, sites: Iterable[Site]) -> Kernel:
             kernel.function(*tensors, **parameters)
 
     return dataclasses.replace(kernel, function=function, name=f"{kernel.name} widened")
+
+
+def time_widened(
+    kernel: Kernel, sites: Iterable[Site], specs: Mapping[str, Spec], values: Mapping[str, Any], chip: Hardware
+) -> float:
+    """The predicted time of :func:`widened`, µs: its outputs are of the types that it stores, in GM too."""
+    wide = widened(kernel, sites)
+    stored = {
+        access.tensor.name: access.tensor.dtype
+        for access in Recorder.of_integers(wide, specs, values, chip).accesses()
+        if access.mode != "read"
+    }
+    typed = {name: dataclasses.replace(spec, dtype=stored.get(name, spec.dtype)) for name, spec in specs.items()}
+    return float(explain(wide, typed, values, chip).time_us)
+
+
+def _mode(rounding: Rounding | str) -> int:
+    """The entry of a table for a rounding that is the same at every run."""
+    try:
+        return MODES.index(Rounding(rounding))
+    except ValueError:
+        known = ", ".join(mode.value for mode in MODES)
+        given = rounding.value if isinstance(rounding, Rounding) else rounding
+        raise PyptoxError(
+            f"`rounding` of Round must be one of {known}; got {given!r}. For stochastic rounding see significant_digits"
+        ) from None
 
 
 # ------------------------------------------------------------------------------------------------ the fewest wide casts
@@ -293,7 +320,7 @@ def fewest_widened(
         emulator.error(emulator.as_written),
         emulator.error(outputs),
         float(explain(kernel, emulator.specs, values, chip).time_us),
-        float(explain(widened(kernel, chosen), emulator.specs, values, chip).time_us),
+        time_widened(kernel, chosen, emulator.specs, values, chip),
         tried,
     )
 

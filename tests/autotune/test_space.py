@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pyptox as px
 from autotune import (
     AbstractParameter,
     Boolean,
@@ -18,7 +19,9 @@ from autotune import (
     Multiple,
     PowerOfTwo,
     Space,
+    default_space,
 )
+from benchmarks.problems import problems
 
 PARAMETERS = [
     PowerOfTwo(16, 256),
@@ -234,3 +237,20 @@ def test_enumeration_is_fast() -> None:
         assert space.size >= limit * 1e7
         # a shared machine may run at half its speed: the limits are for a quiet one
         assert best_seconds(space.enumerate) < 3 * limit
+
+
+TILED = [(kernel, specs) for kernel, specs in problems() if kernel.tile]
+
+
+@pytest.mark.parametrize(("kernel", "specs"), TILED, ids=lambda value: getattr(value, "name", None))
+def test_the_default_space_holds_the_default_tile(kernel, specs) -> None:
+    space, default = default_space(kernel, specs, px.hardware.a2a3()), kernel.configuration({})
+    for name in kernel.tile:
+        parameter = space.parameters[name]
+        assert default[name] in parameter.values or default[name] > max(parameter.values)  # beyond the axis
+
+
+def test_whole_rows_that_fit_by_their_default_alone_are_tuned() -> None:
+    norm = px.kernels.rms_norm
+    specs = norm.specs(px.spec((64, 16384), "bf16"), px.spec((16384,), "fp32"))
+    assert 8 in default_space(norm, specs, px.hardware.a2a3()).parameters["m"].values

@@ -37,6 +37,19 @@ def _paged() -> tuple:
     return q, keys, values, table, px.control([96, 40, 7])
 
 
+def _decode() -> tuple:
+    q, key, value = (normal(3, 2, *rest, 64, dtype="float32") for rest in ((5,), (), ()))
+    inverse, gains = np.full((3, 1), 0.8, np.float32), (normal(64, dtype="float32") * 0.1 + 1 for _ in range(2))
+    _, pages, values, table, lengths = _paged()
+    places = np.array([[3, 31], [4, 7], [5, 6]], np.int32)  # of the last key of each request
+    return q, key, value, inverse, *gains, *_angles(3, 32), places, table, lengths, pages, values
+
+
+def _weights() -> np.ndarray:
+    scores = np.exp(_RNG.standard_normal((3, 2, 5, 96)))
+    return (scores / scores.sum(-1, keepdims=True)).astype(jnp.bfloat16)
+
+
 def _rope(kernel: px.Kernel) -> tuple:
     return kernel, (normal(6, 5, 64), *_angles(6, 32)), {"m": 4}
 
@@ -46,6 +59,7 @@ _TILE = {"m": 16, "n": 32, "k": 128}
 _X = activations(20, 200)
 _VECTOR = normal(200, dtype="float32") * 0.1 + 1
 _SCALES = np.abs(normal(24, 1, dtype="float32")) * 0.1, np.abs(normal(50, dtype="float32")) * 0.02
+_INVERSE = np.abs(normal(20, 1, dtype="float32")) + 0.5
 _HEADS = normal(2, 48, 64), normal(2, 80, 64), normal(2, 80, 64)
 
 CASES: dict[str, tuple[px.Kernel, tuple, dict[str, Any]]] = {
@@ -59,6 +73,14 @@ CASES: dict[str, tuple[px.Kernel, tuple, dict[str, Any]]] = {
     "matmul_split_k": (k.matmul_split_k, (_A, _B), _TILE | {"k": 32, "splits": 4}),
     "matmul_split_k_nt": (k.matmul_split_k_nt, (_A, _B.T.copy()), _TILE | {"k": 32, "splits": 3}),
     "matmul_bias_activation": (k.matmul_bias_activation, (_A, _B, normal(50, dtype="float32")), _TILE),
+    "matmul_wide": (k.matmul_wide, (_A, _B), _TILE),
+    "matmul_wide_nt": (k.matmul_wide_nt, (_A, _B.T.copy()), _TILE),
+    "matmul_residual": (k.matmul_residual, (_A, _B, normal(24, 50, dtype="float32")), _TILE),
+    "matmul_swiglu": (
+        k.matmul_swiglu("bf16"),
+        (_A, _B, normal(300, 50, scale=0.06), np.full((24, 1), 0.2, np.float32)),
+        _TILE,
+    ),
     "grouped_matmul": (
         k.grouped_matmul,
         (activations(40, 96), normal(3, 96, 50, scale=0.1), px.control([3, 0, 30])),
@@ -68,6 +90,16 @@ CASES: dict[str, tuple[px.Kernel, tuple, dict[str, Any]]] = {
     "rms_norm_tiled": (k.rms_norm_tiled, (_X, _VECTOR), {"m": 16, "n": 64}),
     "layer_norm": (k.layer_norm, (_X, _VECTOR, _VECTOR - 1), {}),
     "layer_norm_tiled": (k.layer_norm_tiled, (_X, _VECTOR, _VECTOR - 1), {"m": 16, "n": 64}),
+    "rms_reciprocal": (k.rms_reciprocal, (_X,), {"m": 16, "n": 64}),
+    "scale_columns": (k.scale_columns("bf16"), (_X.astype(np.float32), _VECTOR), {"m": 16, "n": 64}),
+    "scale_rows": (k.scale_rows("bf16"), (_X.astype(np.float32), _INVERSE), {"m": 16, "n": 64}),
+    "swiglu_deferred": (k.swiglu_deferred("bf16"), (_X, normal(20, 200), _INVERSE), {"m": 16, "n": 64}),
+    "residual_scale": (k.residual_scale("bf16"), (_X, normal(20, 200), _VECTOR), {"m": 16, "n": 64}),
+    "norm_rope": (
+        k.norm_rope("bf16"),
+        (normal(6, 5, 64, dtype="float32"), _INVERSE[:6], _VECTOR[:64], *_angles(6, 32)),
+        {"m": 4},
+    ),
     "softmax": (k.softmax, (normal(20, 200, scale=4),), {}),
     "softmax_two_pass": (k.softmax_two_pass, (normal(20, 200, scale=4),), {"m": 16, "n": 64}),
     "softmax_online": (k.softmax_online, (normal(20, 200, scale=4),), {"m": 16, "n": 64}),
@@ -85,6 +117,14 @@ CASES: dict[str, tuple[px.Kernel, tuple, dict[str, Any]]] = {
     "flash_attention": (k.flash_attention, _HEADS, {"m": 32, "n": 32, "preload": 1}),
     "flash_attention_causal": (k.flash_attention, _HEADS, {"m": 32, "n": 32, "preload": 1, "causal": True}),
     "paged_attention": (k.paged_attention, _paged(), {}),
+    "paged_scores": (k.paged_scores, (lambda q, keys, _, *rest: (q, keys, *rest))(*_paged()), {}),
+    "softmax_lengths": (
+        k.softmax_lengths("bf16"),
+        (normal(3, 2, 5, 96, dtype="float32", scale=4), px.control([96, 40, 7])),
+        {"n": 32},
+    ),
+    "paged_values": (k.paged_values, (_weights(), *_paged()[2:]), {}),
+    "decode_attention": (k.decode_attention, _decode(), {}),
     "sparse_attention": (
         k.sparse_attention,
         (
@@ -113,6 +153,7 @@ CASES: dict[str, tuple[px.Kernel, tuple, dict[str, Any]]] = {
         (np.cumsum(normal(64, 32, dtype="float32"), 1), normal(2, dtype="float32") * 30),
         {"m": 16},
     ),
+    "clear": (k.clear, (_X,), {"n": 64}),
     "copy": (k.copy, (_X,), {"n": 64}),
     "convert": (k.convert("bf16"), (_X.astype(np.float32) * np.float32(1.01),), {"n": 64}),
     "convert_ties_away": (k.convert("bf16", "round"), (_X.astype(np.float32) * np.float32(1.01),), {"n": 64}),

@@ -187,3 +187,20 @@ def test_named_tiles_against_numpy():
     assert found.tiles[1].largest <= 0.02 * exact.max()
     with pytest.raises(px.PyptoxError, match="`chain` names no tiles"):
         intermediates(chain, _x())
+
+
+def test_a_rounding_that_has_no_table_is_refused_by_name():
+    x = np.random.default_rng(0).standard_normal((8, 256)).astype("bfloat16")
+    for mode in ("stochastic", "sideways"):
+        with pytest.raises(px.PyptoxError, match=f"`rounding` of Round must be one of .*; got '{mode}'"):
+            what_if(px.kernels.softmax, x, changes=[Round("_rows.py:46", mode)])
+
+
+def test_the_time_of_a_widened_conversion_is_that_of_a_copy():
+    x = np.random.default_rng(0).standard_normal((512, 4096)).astype(np.float32)
+    (wide,) = what_if(px.kernels.convert("bf16"), x, changes=[Widen("_stream.py:21")])
+    assert wide.error == 0.0
+    copy, spec = px.kernels.copy, px.spec(x.shape, "fp32")
+    assert wide.time_us == pytest.approx(
+        explain(copy, copy.specs(spec), copy.configuration({}), px.hardware.a2a3()).time_us, rel=1e-6
+    )

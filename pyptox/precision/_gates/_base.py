@@ -76,6 +76,13 @@ class AbstractGate(abc.ABC):
         return f"{type(self).__name__}({fields})"
 
 
+def non_negative(**values: Any) -> None:
+    """Raise where a limit of a gate is given and is not a finite number of at least 0."""
+    for name, value in values.items():
+        if value is not None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
+            raise PyptoxError(f"`{name}` of a gate must be a number of at least 0; got {value!r}. Try {name}=1e-3")
+
+
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -8,14 +8,8 @@ import numpy as np
 from ..._errors import PyptoxError
 from ..._rounding import cast
 from .._chunks import Pair
-from ._base import AbstractLeafGate, Finding
+from ._base import AbstractLeafGate, Finding, non_negative
 from ._exceed import Exceeding, exceeding, root_mean_square
-
-
-def _non_negative(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
-            raise PyptoxError(f"`{name}` of a gate must be a number of at least 0; got {value!r}")
 
 
 def _absolute(pair: Pair, atol: float | str, rtol: float) -> float:
@@ -26,7 +20,7 @@ def _check_atol(atol: float | str) -> None:
     if isinstance(atol, str) and atol != "rms":
         raise PyptoxError(f"`atol` of a gate must be a number or 'rms'; got {atol!r}")
     if not isinstance(atol, str):
-        _non_negative(atol=atol)
+        non_negative(atol=atol)
 
 
 def _close(pair: Pair, rtol: float, atol: float | str) -> tuple[Exceeding, str]:
@@ -48,7 +42,7 @@ class Allclose(AbstractLeafGate):
     atol: float | Literal["rms"] = "rms"
 
     def __post_init__(self) -> None:
-        _non_negative(rtol=self.rtol)
+        non_negative(rtol=self.rtol)
         _check_atol(self.atol)
 
     def judge_leaf(self, pair: Pair) -> Finding:
@@ -70,7 +64,7 @@ class Ratio(AbstractLeafGate):
     hard: float | None = None
 
     def __post_init__(self) -> None:
-        _non_negative(rtol=self.rtol, max_bad=self.max_bad, hard=self.hard)
+        non_negative(rtol=self.rtol, max_bad=self.max_bad, hard=self.hard)
         _check_atol(self.atol)
 
     def judge_leaf(self, pair: Pair) -> Finding:
@@ -101,7 +95,7 @@ class RelDiff(AbstractLeafGate):
     hard: float | None = None
 
     def __post_init__(self) -> None:
-        _non_negative(limit=self.limit, max_bad=self.max_bad, hard=self.hard)
+        non_negative(limit=self.limit, max_bad=self.max_bad, hard=self.hard)
         _check_atol(self.floor)
 
     def judge_leaf(self, pair: Pair) -> Finding:
@@ -125,7 +119,7 @@ class PassRate(AbstractLeafGate):
     rates: tuple[tuple[int, float], ...] = field(default=((1, 1.0), (10, 0.999), (40, 0.98)), repr=False)
 
     def __post_init__(self) -> None:
-        _non_negative(rtol=self.rtol, atol=self.atol)
+        non_negative(rtol=self.rtol, atol=self.atol)
         if self.depth < 1:
             raise PyptoxError(f"`depth` of PassRate must be at least 1 layer; got {self.depth}")
 

@@ -7,8 +7,9 @@ from typing import final
 import numpy as np
 
 from ..._errors import PyptoxError
+from ..._rounding import cast
 from .._chunks import Pair, wide
-from ._base import AbstractGate, Finding
+from ._base import AbstractGate, Finding, non_negative
 from ._elementwise import Allclose
 
 
@@ -18,8 +19,9 @@ class TopK(AbstractGate):
     """The ``k`` largest of each row: scores close rank by rank, and the indices those of the reference.
 
     An index may stand at another rank of its row, where the reference's scores of both ranks agree within ``rtol
-    |score| + atol``; one that the reference's row does not have must stand where the score ties with the last rank's,
-    which it may have pushed out. No index may come twice.
+    |score| + atol``. One that the reference's row does not have may have pushed out the last rank in a tie: its own
+    score, which the candidate says at its place, must be that of the reference's last rank, to the last bit. No index
+    may come twice.
 
     Attributes:
         values, indices: the names of the two leaves, ``(..., k)``.
@@ -29,6 +31,9 @@ class TopK(AbstractGate):
     indices: str
     rtol: float = 1e-3
     atol: float = 0.0
+
+    def __post_init__(self) -> None:
+        non_negative(rtol=self.rtol, atol=self.atol)
 
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:
         by_name = {pair.name: pair for pair in leaves}
@@ -49,8 +54,12 @@ class TopK(AbstractGate):
         got, expected = (a.reshape(-1, k).astype(np.int64) for a in (indices.candidate, indices.reference))
         rows, ranks = np.nonzero(got != expected)
         found = _ranks(got, expected, rows, ranks)
-        here, there = truth[rows, ranks], truth[rows, found]
+        foreign = found < 0
+        own = wide(scores.candidate).reshape(-1, k)[rows, ranks]
+        last = np.asarray(cast(truth[rows, k - 1], scores.candidate.dtype)).astype(np.float64)
+        here, there = truth[rows, ranks], np.where(foreign, own, truth[rows, found])
         wrong = np.abs(here - there) > self.rtol * np.abs(here) + self.atol
+        wrong |= foreign & (own != last)
         twice = _repeated(got)
         count, seed = int(wrong.sum()), "" if indices.seed is None else f"; seed {indices.seed}"
         text = f"{len(rows):,} of {got.size:,} indices at another rank, {count:,} of them where scores do not tie"
@@ -67,7 +76,7 @@ class TopK(AbstractGate):
 
 
 def _ranks(got: np.ndarray, expected: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """The reference's rank of each index that stands elsewhere; the last rank for those it does not have."""
+    """The reference's rank of each index that stands elsewhere; -1 for those it does not have."""
     k = got.shape[1]
     low = int(min(got.min(), expected.min()))
     width = int(max(got.max(), expected.max())) - low + 1
@@ -75,7 +84,7 @@ def _ranks(got: np.ndarray, expected: np.ndarray, rows: np.ndarray, ranks: np.nd
     order = np.argsort(keys)
     wanted = got[rows, ranks] - low + rows * width
     at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), keys.size - 1)]
-    return np.where(keys[at] == wanted, at % k, k - 1)
+    return np.where(keys[at] == wanted, at % k, -1)
 
 
 def _repeated(got: np.ndarray) -> int | None:

@@ -6,7 +6,7 @@ from typing import Literal, final
 from ..._errors import PyptoxError
 from .._chunks import Pair
 from .._compare import THRESHOLDS, LeafReport, leaf_report
-from ._base import AbstractLeafGate, Finding
+from ._base import AbstractLeafGate, Finding, non_negative
 from ._exceed import exceeding
 
 
@@ -34,6 +34,7 @@ class Ulp(AbstractLeafGate):
     def __post_init__(self) -> None:
         if all(value is None for value in (self.max, self.mean, self.p99, self.p999)):
             raise PyptoxError("`Ulp` needs a limit: max, mean, p99 or p999. Try Ulp(max=1)")
+        non_negative(max=self.max, mean=self.mean, p99=self.p99, p999=self.p999)
 
     def judge_leaf(self, pair: Pair) -> Finding:
         leaf = leaf_report(pair, THRESHOLDS)
@@ -57,6 +58,9 @@ class RelL2(AbstractLeafGate):
 
     limit: float
 
+    def __post_init__(self) -> None:
+        non_negative(limit=self.limit)
+
     def judge_leaf(self, pair: Pair) -> Finding:
         leaf = leaf_report(pair, THRESHOLDS)
         passed = leaf.relative_l2 <= self.limit and not leaf.special["disagree"]
@@ -77,6 +81,7 @@ class VersusBaseline(AbstractLeafGate):
     of: Literal["relative_l2", "max_abs", "rmse"] = "relative_l2"
 
     def __post_init__(self) -> None:
+        non_negative(k=self.k)
         if self.of not in ("relative_l2", "max_abs", "rmse"):
             raise PyptoxError(f"`of` of VersusBaseline must be relative_l2, max_abs or rmse; got {self.of!r}")
 
