@@ -17,6 +17,10 @@ from ._model import from_pretrained as from_pretrained
 from ._model import random as random
 from ._program import decode_program as decode_program
 from ._program import decode_specs as decode_specs
+from ._program import layer_program as layer_program
+from ._program import layer_specs as layer_specs
+from ._published import PUBLISHED as PUBLISHED
+from ._published import Measured as Measured
 from ._variant import LADDER as LADDER
 from ._variant import Projection as Projection
 from ._variant import Variant as Variant
