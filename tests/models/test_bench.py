@@ -24,7 +24,7 @@ def test_a_predicted_step(capsys, monkeypatch):
     found = json.loads(out)
     assert sum(found["attribution"].values()) == pytest.approx(found["step_us"], rel=1e-9)
     assert found["tokens_per_s"] == pytest.approx(16e6 / found["step_us"])
-    assert found["tasks"] == 30
+    assert found["tasks"] == 36
     assert {stage["name"] for stage in found["stages"]} >= {"q", "attention", "down", "head", "sample"}
     code, out, _ = run(capsys, "bench", "qwen3-14b", "--layers", "1")
     assert code == 0
