@@ -79,8 +79,19 @@ def tune(
     ] = None,
     distribution: Annotated[str, typer.Option(help="Of the gate's inputs, as in check.")] = "normal",
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
+    batch: Annotated[int, typer.Option(help="Requests, of qwen3-14b.")] = 16,
+    context: Annotated[int, typer.Option(help="Keys of each request, of qwen3-14b.")] = 3338,
+    variant: Annotated[str, typer.Option(help="Start of qwen3-14b; its fastest published step by default.")] = "",
 ) -> None:
-    """Find the fastest tile sizes."""
+    """Find the fastest tile sizes; of qwen3-14b, those of all kernels of a decode layer together."""
+    from ._decode import MODEL, tune_layer
+
+    if kernel == MODEL:
+        given = m, n, k, inputs, settings, search, gate, store
+        if any(given) or method != "auto":
+            raise ValueError(f"`tune {MODEL}` takes no shape, method, --set, --search, --gate or --store; leave it out")
+        return tune_layer(dtype, batch, context, variant, hardware, seed, evaluations, save, check, as_json)
+
     import autotune
 
     from ..hardware import preset
@@ -115,7 +126,7 @@ def tune(
         )
     if save is not None:
         result.save(save)
-    show(result, as_json)
+    return show(result, as_json)
 
 
 @app.command()

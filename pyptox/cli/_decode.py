@@ -103,3 +103,42 @@ def bench_ladder(asked: Asked, as_json: bool) -> None:
 
     steps = ladder(**asked.settings)
     show({"ladder": [step.to_dict() for step in steps]} if as_json else ladder_table(steps), as_json)
+
+
+def tune_layer(
+    dtype: str,
+    batch: int,
+    context: int,
+    variant: str,
+    hardware: str,
+    seed: int,
+    evaluations: int | None,
+    save: Path | None,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Tune a decode layer jointly, and write the variant for ``bench --config``."""
+    from autotune import write_json
+    from models import qwen3_14b as qwen
+
+    from ..hardware import preset
+
+    if batch < 1:
+        raise ValueError(f"`--batch` must be at least 1; got {batch}")
+    if evaluations is not None and evaluations < 1:
+        raise ValueError(f"`--evaluations` must be at least 1; got {evaluations}")
+    if dtype not in ("bf16", "a8w8"):
+        raise ValueError(f"`--dtype` must be bf16 or a8w8; got {dtype!r}")
+    rows = qwen.LADDER[-1].rows
+    problem = {"dtype": dtype, "lengths": (context,) * min(batch, rows), "hardware": preset(hardware)}
+    start = qwen.variant_named(variant) if variant else qwen.best_step(**problem)
+    search = {} if evaluations is None else {"evaluations": evaluations}
+    found = qwen.tune(start, **problem, seed=seed, check=check, **search)
+    place = save or Path("build_output") / f"{MODEL}.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(place, qwen.variant_of(found.best.config, start).to_dict())
+    if as_json:
+        return show(found.to_dict() | {"from": start.name, "config": str(place)}, True)
+    print(f"{MODEL} {dtype}, one layer, batch {batch}, context {context}, from {start.name}\n{found}")
+    print(f"\nwritten: {place}\n[MODEL] layer_us={found.best.time_us:.3f}")
+    return None
