@@ -130,9 +130,9 @@ def tune_layer(
     if dtype not in ("bf16", "a8w8"):
         raise ValueError(f"`--dtype` must be bf16 or a8w8; got {dtype!r}")
     rows = qwen.LADDER[-1].rows
-    problem = {"dtype": dtype, "lengths": (context,) * min(batch, rows), "hardware": preset(hardware)}
+    problem: dict[str, Any] = {"dtype": dtype, "lengths": (context,) * min(batch, rows), "hardware": preset(hardware)}
     start = qwen.variant_named(variant) if variant else qwen.best_step(**problem)
-    search = {} if evaluations is None else {"evaluations": evaluations}
+    search: dict[str, Any] = {} if evaluations is None else {"evaluations": evaluations}
     found = qwen.tune(start, **problem, seed=seed, check=check, **search)
     place = save or Path("build_output") / f"{MODEL}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
