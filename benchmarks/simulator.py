@@ -3,17 +3,21 @@
 A layered graph on 24 clusters: layers of 12 tasks of 30 blocks, AIC, AIV and MIX, each waiting for two tasks of the
 layer before; the same with every task flagged for early dispatch; and 32 candidates, the same tasks with other
 durations, one after another. Times after compiling are the least of ``--repeats``; value and gradient include the
-walk back.
+walk back. A capture of 20,800 rows is written once, then read and replayed: the processor's seconds for that, and for
+the report that ``pyptox capture`` prints.
 """
 
 import argparse
 import dataclasses
 import json
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pyptox import chip
+from pyptox import artifacts, chip
 from pyptox.chip._machine import compiled
 
 from ._timing import seconds
@@ -59,6 +63,37 @@ def measure(tasks: int, many: int, repeats: int) -> dict[str, Any]:
         "many_value_and_gradient_s": seconds(lambda: chip.simulate(large).gradient(), 1),
         "record_bytes_a_task": record / many,
         "makespan_us": chip.simulate(work).makespan_us,
+        **of_a_capture(),
+    }
+
+
+def of_a_capture(tasks: int = 800, blocks: int = 26) -> dict[str, Any]:
+    """Seconds to read a run's files, and to replay them."""
+    rng = np.random.default_rng(0)
+    waits = [
+        rng.integers(n // LAYER * LAYER - LAYER, n // LAYER * LAYER, 2).tolist() if n >= LAYER else []
+        for n in range(tasks)
+    ]
+    times, shapes = rng.uniform(5, 40, tasks).tolist(), rng.choice(["AIC", "AIV"], tasks).tolist()
+    timeline = chip.simulate(chip.Workload.of(shapes, [blocks] * tasks, times, waits))
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        artifacts.write_simulation(Path(folder), timeline)
+        written = time.process_time() - began
+        artifacts.replay(artifacts.read_capture(folder))  # compiled
+        began = time.process_time()
+        capture = artifacts.read_capture(folder)
+        read = time.process_time() - began
+        str(artifacts.replay(capture))
+        replayed = time.process_time() - began
+        str(artifacts.report(capture))
+        reported = time.process_time() - began - replayed
+    return {
+        "capture_rows": len(capture.records.blocks),
+        "capture_write_s": written,
+        "capture_read_s": read,
+        "capture_read_and_replay_s": replayed,
+        "capture_report_s": reported,
     }
 
 
@@ -82,6 +117,12 @@ def main() -> None:
     print(
         f"with gradient {result['many_value_and_gradient_s']:.1f} s, {result['record_bytes_a_task']:.0f} bytes a task"
     )
+    print(f"capture of {result['capture_rows']:,} rows: read {result['capture_read_s']:.1f} s, ", end="")
+    print(
+        f"read and replayed {result['capture_read_and_replay_s']:.1f} s, written {result['capture_write_s']:.1f} s, ",
+        end="",
+    )
+    print(f"report {result['capture_report_s']:.1f} s")
 
 
 if __name__ == "__main__":

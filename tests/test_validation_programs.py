@@ -181,3 +181,30 @@ def test_a_long_program_is_extrapolated_along_its_stages():
     program = Program(1200, 50, work_us=500.0, whole=True)
     exact = program.timeline(hardware, schedule).makespan_us
     assert program.time_us(hardware, schedule) == pytest.approx(exact, rel=0.02)
+
+
+def test_the_tiers_of_the_layer_by_time(tmp_path):
+    line = "{0},v200_tiers,{0},0,x,a2a3,,,,,layer wall,{1},{2}"
+    rows = _validated(
+        tmp_path, "task_granularity", GRANULARITY,
+        line.format("non-spmd", 5, "ms"), line.format("spmd-4", 5000, "us"), line.format("all-spmd", 5, "ms"),
+    )  # fmt: skip
+    times = [rows[name]["predicted"] for name in ("non-spmd", "spmd-4", "all-spmd")]
+    assert times == sorted(times, reverse=True)
+    work = layer(WIDE)
+    assert times[2] > max(
+        (work.blocks * work.duration_us)[work.shapes == kind].sum() / n for kind, n in ((1, 24), (2, 48))
+    )
+    assert rows["spmd-4"]["measured"] == rows["all-spmd"]["measured"] == 5000
+
+
+def test_a_file_with_groups_sums_up_signs_and_ratios():
+    rows = [{"file": "task_granularity", "group": g, "unit": "us", "measured": m, "predicted": p, "covered": True,
+             "relative_error": None, "reason": "", "outcome_predicted": None, "outcome_measured": None}
+            for g, m, p in (("a", 10, 10), ("a", 20, 22), ("a", 10.1, 9), ("b", 10, 9), ("b", 30, 8))]  # fmt: skip
+    report = Report(rows)
+    found = report.to_dict()["files"]["task_granularity"]["ratios"]
+    assert (found["pairs"], found["sign"]) == (3, pytest.approx(2 / 3))
+    each = report.ratios("task_granularity")
+    assert found["ratio_error"] == pytest.approx(np.median([each["a"], each["b"]]))
+    assert "in groups sign right in 67% of 3 pairs that differ by more than 3 %" in str(report).splitlines()[0]

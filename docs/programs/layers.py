@@ -25,13 +25,13 @@ def layers(x, norm, gate, up, down):
     """
     streams = [pp.empty(x.shape, "fp32", name="stream") for _ in range(2)]
     for layer in pp.loop(range(gate.shape[0])):
-        normed = pp.submit(k.rms_norm, x, norm[layer], m=16)
+        normed = pp.submit(k.rms_norm, x, norm[layer], m=8)
         narrow = pp.submit(k.convert("bf16"), normed, m=16, n=512)
         active = pp.empty((x.shape[0], gate.shape[2]), "bf16", name="active")
         with pp.scope():
             gated = pp.submit(k.matmul, narrow, gate[layer], name="gate", m=16, n=256, k=256)
             raised = pp.submit(k.matmul, narrow, up[layer], name="up", m=16, n=256, k=256)
-            active = pp.submit(k.swiglu, gated, raised, out=active, m=16, n=512)
+            active = pp.submit(k.swiglu, gated, raised, out=active, m=16, n=256)
         lowered = pp.submit(k.matmul, active, down[layer], name="down", m=16, n=128, k=256)
         x = pp.submit(k.residual_add, x, lowered, out=streams[layer % 2], m=16, n=256)
     return x

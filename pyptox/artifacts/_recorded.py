@@ -1,6 +1,7 @@
 """What a capture says of its tasks, as the simulator takes them: shapes, blocks, durations, submissions, order."""
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,11 +131,20 @@ class _Reader:
             duration[order].tolist(),
             preds,
             early=[task_id[n] in flagged for n in order],
-            names=[f"{label(task_id[n])} {self.capture.name(task_id[n])}" for n in order],
+            names=self._names([task_id[n] for n in order]),
             submitted_us=moments[order].tolist() if timed else None,
         )
         columns = (column[order] for column in (np.array(task_id, np.uint64), ran, held, dispatch, start, finish))
         return Recorded(work, self.clusters, *columns, timed=timed)
+
+    def _names(self, task_id: list[int]) -> list[str]:
+        """Of each part: its task's, and which part where a task has several."""
+        count, parts, names = Counter(task_id), Counter[int](), []
+        for task in task_id:
+            part = f"[{parts[task]}]" if count[task] > 1 else ""
+            names.append(f"{label(task)} {self.capture.name(task)}{part}")
+            parts[task] += 1
+        return names
 
     def _work(self, part: np.ndarray, of: np.ndarray, took: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Shape, blocks and duration of each part."""

@@ -1,18 +1,32 @@
 """A capture run again: its durations and its graph, through the simulator's scheduler."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..chip import Schedule, Timeline, a2a3_schedule, simulate
+from .._errors import PyptoxError
+from ..chip import AbstractEdit, FlagProducer, Schedule, Timeline, a2a3_schedule, simulate
+from ..chip._scenario import Scenario
 from ..hardware import Hardware, a2a3
 from ._capture import Capture
 from ._deps import label
+from ._finding import ArtifactError, Finding
 from ._gaps import CAUSES, gaps
+from ._record_rules import check_records
 from ._recorded import Recorded, recorded
+from ._records import _CORE, _SUBMITS
+from ._records import FILE as RECORDS
 from ._simulated import simulated_capture
+from ._validate import check_capture
+
+FEW = 3
+"""Broken rules that the text shows; ``pyptox capture`` and the JSON have them all."""
+
+_TIMED = (_CORE, _SUBMITS)
+"""Where a replay takes its times from."""
 
 SHOWN = 24
 """Tasks that the text shows; the JSON has them all."""
@@ -91,7 +105,50 @@ class Replay:
     @property
     def simulated_us(self) -> float:
         """Makespan as simulated, between the same two events."""
-        return float(self.timeline.times.finish[self.recorded.ran].max() - self._published.min())
+        return float(self.timeline.times.finish[self.recorded.ran].max() - self.from_us)
+
+    @property
+    def from_us(self) -> float:
+        """The first dispatch on the timeline's own clock: where the makespan of a run begins."""
+        return float(self._published.min())
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """Rules that the capture's files break, errors first."""
+        return check_capture(self.capture)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What the text says of rules that are broken; nothing where none is."""
+        errors = [finding for finding in self.findings if finding.severity == "error"]
+        if not errors:
+            return ()
+        few = "" if len(errors) <= FEW else f"; the first {FEW}"
+        return (
+            f"the capture breaks rules, {len(errors):,} errors; its times are to be taken with care{few}:",
+            *map(str, errors[:FEW]),
+        )
+
+    def require_an_answer(self, edits: Sequence[AbstractEdit]) -> None:
+        """Refuse a question that the capture cannot answer.
+
+        Raises:
+            PyptoxError: a task is flagged, and all that could be staged for it is held back.
+        """
+        work, held = self.timeline.workload, self.recorded.held
+        scenario = Scenario.of(self.timeline)
+        for edit in edits:
+            if not isinstance(edit, FlagProducer):
+                continue
+            flagged = set(scenario.kernels(edit.task))
+            names = [work.whole(n) for n, waits in enumerate(work.waits) if flagged & set(waits) and not held[n]]
+            if not names:
+                raise PyptoxError(
+                    f"`{edit.task}` flagged for early dispatch is no question for this capture: it holds no consumer "
+                    f"of it that is free to move ({len(np.unique(self.recorded.task_id[held])):,} of "
+                    f"{len(self.tasks['task_id']):,} tasks are held to their measured pickup, because a producer of "
+                    "theirs was not recorded). Try a capture of every core, with its deps.json"
+                )
 
     @cached_property
     def gap_causes_us(self) -> dict[str, dict[str, float]]:
@@ -115,6 +172,8 @@ class Replay:
             "folder": str(self.capture.folder),
             "missing": list(self.capture.missing),
             "assumed": list(self.assumed),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "from_us": self.from_us,
             "measured_us": self.measured_us,
             "simulated_us": self.simulated_us,
             "start_error_us": _statistics(start),
@@ -130,7 +189,8 @@ class Replay:
 
     def __str__(self) -> str:
         rows = list(zip(*(column.tolist() for column in self.tasks.values()), strict=True))
-        lines = [f"{'task':<28} {'blocks':>6} {'start µs':>9} {'simulated':>9} {'finish µs':>9} {'simulated':>9}"]
+        lines = [*self.broken, ""] if self.broken else []
+        lines += [f"{'task':<28} {'blocks':>6} {'start µs':>9} {'simulated':>9} {'finish µs':>9} {'simulated':>9}"]
         for task_id, blocks, held, *times in rows[:SHOWN]:
             stamps = " ".join(f"{time:>9.2f}" for time in times)
             lines.append(f"{self._name(task_id):<28} {blocks:>6} {stamps}" + ("  held back" if held else ""))
@@ -139,7 +199,8 @@ class Replay:
         error = self.simulated_us / self.measured_us - 1 if self.measured_us else 0.0
         lines += [
             "",
-            f"makespan  measured {self.measured_us:,.2f} µs, simulated {self.simulated_us:,.2f} µs ({error:+.1%})",
+            f"makespan  measured {self.measured_us:,.2f} µs, simulated {self.simulated_us:,.2f} µs ({error:+.1%}), "
+            "first dispatch to last finish; times above are from the earliest stamp on",
             f"start     {_errors(self.start_error_us)} over {len(rows):,} tasks",
             f"finish    {_errors(self.finish_error_us)}",
             "",
@@ -183,7 +244,8 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
         schedule: the scheduler's constants; those of a2a3 by default.
 
     Raises:
-        PyptoxError: no rows, or tasks that wait for each other.
+        PyptoxError: no rows, tasks that wait for each other, or stamps that are no times: a block or a submission that
+            ends before it starts, or has no stamp. Other rules may be broken; :attr:`Replay.findings` has them.
 
     >>> from pyptox import artifacts, chip
     >>> timeline = chip.simulate(chip.Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]]))
@@ -192,11 +254,22 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
     True
     """
     schedule = schedule or a2a3_schedule()
+    _refuse_impossible(capture)
     found = recorded(capture, schedule)
     chip = (hardware or a2a3()).replace(aic=found.clusters, aiv=2 * found.clusters)
     threads = min(capture.records.threads or schedule.threads, 4, found.clusters)
     timeline = simulate(found.work, hardware=chip, schedule=schedule.replace(threads=threads))
     return Replay(capture, found, timeline, _assumed(capture, found))
+
+
+def _refuse_impossible(capture: Capture) -> None:
+    """Raise where stamps are no times."""
+    found = check_records(capture.records, capture.files.get("records", RECORDS))
+    wrong = [f for f in found if f.severity == "error" and f.code in ("stamp", "order") and f.key.startswith(_TIMED)]
+    if wrong:
+        more = f"; {len(wrong) - 1:,} more like it" if len(wrong) > 1 else ""
+        said = f"{wrong[0].message}{more}. Times of such a run mean nothing; try `pyptox capture` on its folder"
+        raise ArtifactError(replace(wrong[0], message=said))
 
 
 def _assumed(capture: Capture, found: Recorded) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ def simulated_capture(timeline: Timeline, *, clock_hz: int = CLOCK_HZ, program: 
     """
     work, graph = timeline.workload, timeline.graph
     ids = task_ids(graph) if graph is not None else list(range(work.tasks))
-    names, kernels = kernel_slots([work.kind(n) for n in range(work.tasks)], [SHAPES[shape] for shape in work.shapes])
+    kinds = [work.whole(n).partition(" ")[2] or work.whole(n) for n in range(work.tasks)]
+    names, kernels = kernel_slots(kinds, [SHAPES[shape] for shape in work.shapes])
     deps = program_deps(graph, kernels) if graph is not None else _workload_deps(work, kernels)
     records = _records(timeline, np.array(ids, np.uint64), clock_hz)
     return Capture(Path(), records, deps, names, program or (graph.name if graph is not None else "workload"))
@@ -122,7 +123,7 @@ def _depths(timeline: Timeline, at: np.ndarray) -> np.ndarray:
 
 def _submits(timeline: Timeline, ids: np.ndarray, ticks) -> Submits:
     work, end, cost = timeline.workload, timeline.times.submitted, timeline.schedule.values()
-    least = cost["submit_us"] + cost["submit_edge_us"] * work.edges
+    least = cost["submit_us"] + cost["submit_edge_us"] * work.wired
     start = np.maximum(np.concatenate([[0.0], end])[: len(end)], end - least)
     zeros = np.zeros(len(ids), np.int64)
     return Submits(zeros, np.arange(len(ids)), ids, ticks(start), ticks(end))

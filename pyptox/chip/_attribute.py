@@ -26,6 +26,9 @@ def hardware_shares(
     shares: dict[str, float] = {}
     for number in np.flatnonzero(counts):
         task, found = graph.tasks[number], float(memory[number, FOUND])
+        if task.kernel is None:  # a warm
+            shares["issue_us"] = shares.get("issue_us", 0.0) + float(counts[number] * block_us[number])
+            continue
         key = same_work(task)
         if key not in known:
             inputs = tuple((arg.name, 1.0) for arg in task.args if arg.reads)

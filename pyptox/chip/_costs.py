@@ -1,17 +1,24 @@
 """From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+<<<<<<< HEAD
 from .._scalar import maximum
 from ..cost._evaluate import Cost, Options, cost_of, options_for, record
+=======
+from .._errors import VerifierError
+from ..cost._evaluate import Options, cost_of, options_for, record
+from ..cost._verify import verify
+>>>>>>> main
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
 from ._memory import Memory
 from ._regions import Regions
+from ._warm import Sdma, Warms
 from ._workload import Workload
 
 LOADS = ("MTE2", "MTE2V")
@@ -41,10 +48,16 @@ class BlockCost:
 
 
 def block_cost(task: Task, hardware: Hardware) -> BlockCost:
-    """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved."""
+    """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved.
+
+    Raises:
+        VerifierError: the task's kernel, so configured, does not fit the chip.
+    """
     assert task.kernel is not None
     chip = plain(hardware)
     cold, shares = _predicted(task, chip, ())
+    if not cold.legal:
+        _refuse(task, hardware)
     warm, _ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
     waves, launch = float(cold.waves), chip.times.launch_us
     moved = float(cold.moved["read"]) + float(cold.moved["write"])
@@ -59,6 +72,7 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
     )
 
 
+<<<<<<< HEAD
 def streaming_us(cost: Cost, chip: Hardware) -> Any:
     """How long the blocks that run together occupy what HBM can serve at once, µs.
 
@@ -71,6 +85,15 @@ def streaming_us(cost: Cost, chip: Hardware) -> Any:
     missing = cost.moved["hbm"] / maximum(cost.moved["read"], 1.0)
     loading = maximum(*(cost.busy.get(pipe, 0.0) for pipe in LOADS)) * missing
     return maximum(cost.hbm_cycles, loading * together / at_once) / chip.clock_mhz / cost.waves
+=======
+def _refuse(task: Task, hardware: Hardware) -> None:
+    """Say which limit of the chip the task breaks."""
+    assert task.kernel is not None
+    found = verify(task.kernel, task.specs(), task.values, hardware)
+    values = ",".join(f"{name}={value}" for name, value in task.values.items())
+    first = f"`{task.label}` cannot run on {hardware.name} with {values or 'its configuration'}"
+    raise VerifierError("; ".join([first, *map(str, found.errors)]))
+>>>>>>> main
 
 
 def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:
@@ -114,17 +137,18 @@ def same_work(task: Task) -> Any:
     return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
 
 
-def workload(graph: Graph, hardware: Hardware) -> Workload:
-    """The tasks of a program's graph, each with what the cost model says of one block.
+def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Workload:
+    """The tasks of a program's graph, each with what the cost model says of one block; ``sdma``: what warms cost.
 
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, BlockCost] = {}
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
+    sdma = sdma or Sdma()
     costs = []
     for task in graph.tasks:
         if task.kernel is None:
-            costs.append(nothing)
+            costs.append(replace(nothing, cold_us=(us := sdma.issue_us * len(task.warms)), resident_us=us))
             continue
         key = same_work(task)
         if key not in known:
@@ -137,13 +161,21 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         uses=[regions.uses(task, cost.shares) for task, cost in zip(graph.tasks, costs, strict=True)],
         together=[cost.together for cost in costs],
         capacity=float(hardware.sizes.l2),
+        warms=Warms.of(
+            [regions.warmed(task) for task in graph.tasks],
+            context=[task.context for task in graph.tasks],
+            hbm_byte_us=float(hardware.times.hbm_us),
+            sdma=sdma,
+        )
+        if any(task.warms for task in graph.tasks)
+        else None,
     )
     producers: list[set[int]] = [set() for _ in graph.tasks]
     for edge in graph.edges:
         producers[edge.succ].add(edge.pred)
     return Workload.of(
         [t.shape for t in graph.tasks],
-        [t.blocks if t.kernel is not None else 0 for t in graph.tasks],
+        [t.blocks for t in graph.tasks],
         [cost.cold_us for cost in costs],
         graph.waits(),
         edges=[len(p) for p in producers],
@@ -151,4 +183,5 @@ def workload(graph: Graph, hardware: Hardware) -> Workload:
         sync_start=[t.sync_start for t in graph.tasks],
         memory=memory,
         names=[t.label for t in graph.tasks],
+        lapses=True,
     )

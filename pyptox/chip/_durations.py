@@ -12,7 +12,12 @@ from ..cost._evaluate import Options, predict
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..program._task import Task
+<<<<<<< HEAD
 from ._costs import block_cost, same_work, streaming_us
+=======
+from ._costs import block_cost, same_work
+from ._warm import Sdma
+>>>>>>> main
 
 
 def durations(graph: Graph) -> Callable[[Hardware], tuple[Any, Any]]:
@@ -43,11 +48,14 @@ def durations(graph: Graph) -> Callable[[Hardware], tuple[Any, Any]]:
                 distinct[key] = len(distinct) + 1, task, inputs
             place[task.number] = distinct[key][0]
 
+    warms = np.array([Sdma().issue_us * len(task.warms) for task in graph.tasks])
+
     def of(hardware: Hardware) -> tuple[Any, Any]:
         columns = [_block_us(task, inputs, hardware) for _, task, inputs in distinct.values()]
+        issue = jnp.zeros((4, len(place))).at[:2].set(jnp.asarray(warms))
         if not columns:
-            return jnp.zeros(len(place)), jnp.zeros((3, len(place)))
-        table = jnp.stack([jnp.zeros_like(columns[0]), *columns], 1)[:, place]
+            return issue[0], issue[1:]
+        table = jnp.stack([jnp.zeros_like(columns[0]), *columns], 1)[:, place] + issue
         return table[0], table[1:]
 
     return of

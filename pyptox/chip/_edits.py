@@ -46,6 +46,9 @@ class AddEdge(AbstractEdit):
         if made:
             raise PyptoxError(f"`succ` must be a task that can wait; {made[0]} is an allocation")
         waits = [sorted({*of, *preds} - {n}) if n in succs else list(of) for n, of in enumerate(work.waits)]
+        if all(len(a) == len(b) for a, b in zip(waits, work.waits, strict=True)):
+            why = "is the same task" if set(preds) == succs else "waits for it already"
+            raise PyptoxError(f"`succ` must be a task that does not wait for {self.pred} yet; {self.succ} {why}")
         return scenario.with_tasks(range(work.tasks), waits, {})
 
 

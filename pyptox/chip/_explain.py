@@ -10,6 +10,7 @@ from ..hardware import Hardware
 from ..program._graph import Graph
 from ._constants import Schedule
 from ._early import EarlyUse, early_uses
+from ._landing import Effect, effects
 from ._simulate import simulate
 from ._timeline import MEASURED, Timeline
 from ._workload import Workload
@@ -66,6 +67,11 @@ class Explanation:
         """Early dispatch by consumer."""
         return early_uses(self.timeline)
 
+    @cached_property
+    def warms(self) -> tuple[Effect, ...]:
+        """What warms saved and cost each task."""
+        return tuple(effects(self.timeline))
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
         names = self.timeline.workload.names
@@ -79,6 +85,8 @@ class Explanation:
             "bound_us": self.timeline.bound_us,
             "static_path": {"time_us": static.time_us, "tasks": list(static.tasks)},
             "critical": [vars(piece) for piece in self.timeline.critical()],
+            "l2": self.timeline.mode,
+            "warms": [vars(effect) | {"name": names[effect.task]} for effect in self.warms],
             "early_dispatch": [
                 {
                     "task": use.task,
@@ -99,6 +107,7 @@ class Explanation:
         lines = [
             f"makespan  {self.total_us:,.2f} µs; no schedule beats {t.bound_us:,.2f} µs",
             f"limit     {self.limit}",
+            f"L2        {t.mode}",
             "",
             f"{'of the makespan':<28} {'µs':>9} {'share':>7}",
         ]
@@ -121,7 +130,20 @@ class Explanation:
         chain = [names[n] for n in static.tasks]
         shown = " → ".join(chain if len(chain) <= SHOWN else [*chain[:3], "...", *chain[-3:]])
         lines.append(f"static path {static.time_us:,.2f} µs: {shown}")
-        return "\n".join([*lines, "", *self._early_lines()])
+        return "\n".join([*lines, *self._warm_lines(), "", *self._early_lines()])
+
+    def _warm_lines(self) -> list[str]:
+        without, names = self.timeline.without_warms, self.timeline.workload.names
+        if without is None:
+            return []
+        before = without[0].makespan_us
+        lines = ["", f"warms: {before:,.2f} µs without them, {self.total_us - before:+,.2f} µs"]
+        lines.append(f"  {'µs of a block':<26} {'saved':>9} {'spent':>9}")
+        ordered = sorted(self.warms, key=lambda e: -(e.saved_us + e.spent_us))
+        lines += [f"  {names[e.task]:<26} {e.saved_us:>9.2f} {e.spent_us:>9.2f}" for e in ordered[:SHOWN]]
+        if len(ordered) > SHOWN:
+            lines.append(f"  ... {len(ordered) - SHOWN:,} tasks more; --json has them all")
+        return lines
 
     def _early_lines(self) -> list[str]:
         names, uses = self.timeline.workload.names, self.early

@@ -26,7 +26,8 @@ from ._record import SLOT as SLOT
 from ._record import THREAD as THREAD
 from ._record import Event, Small, at_start, int32
 from ._record import Record as Record
-from ._steps import Outcome, Steps, on_grid, rounded
+from ._steps import Outcome, Steps
+from ._stream import Sdma, Stream, Warmed, advance, asked, idle, landed, length, on_grid, read, rounded
 from ._units import Units
 from ._workload import ALLOC, DUMMY
 
@@ -46,7 +47,8 @@ Column = Any
 class Sizes(NamedTuple):
     """What a machine is compiled for: ``clusters`` and ``threads`` are exact, the others upper limits.
 
-    ``early``: with early dispatch and ``sync_start``; ``regions`` and ``uses`` are 0 without memory.
+    ``early``: with early dispatch and ``sync_start``; ``regions`` and ``uses`` are 0 without memory,
+    ``contexts`` without warms.
     """
 
     clusters: int
@@ -57,6 +59,7 @@ class Sizes(NamedTuple):
     early: bool
     regions: int
     uses: int
+    contexts: int
 
 
 class Tasks(NamedTuple):
@@ -88,6 +91,8 @@ class Memory(NamedTuple):
     size: Column  # [regions], bytes
     distance: Column  # bytes used since the region was
     capacity: Column
+    context: Column  # [tasks + 1], of a warm, -1 for what is none; its shares are the fractions that it brings
+    sdma: Column  # constants of the engine
 
 
 class _Queues(NamedTuple):
@@ -113,6 +118,8 @@ class _Carry(NamedTuple):
     memory: jax.Array
     beside: jax.Array
     distance: jax.Array
+    stream: Stream
+    warmed: Warmed
 
 
 class _Next(NamedTuple):
@@ -135,7 +142,8 @@ class _Machine:
         self.sizes, self.tasks, self.memory = sizes, tasks, memory
         self.units = Units(sizes.clusters, sizes.threads)
         named = dict(zip(CONSTANTS, constants, strict=True))
-        self.steps = Steps(self.units, named, bool(sizes.uses))
+        self.sdma = Sdma(*memory.sdma) if sizes.contexts else None
+        self.steps = Steps(self.units, named, bool(sizes.uses), self.sdma)
         self.rows = sizes.tasks + 1
         self.lines = 8 if sizes.early else 4
 
@@ -164,6 +172,7 @@ class _Machine:
             jnp.zeros((self.rows if memory else 1, len(nothing.memory))),
             jnp.zeros((self.rows if memory else 1, len(nothing.beside)), jnp.int32),
             self.memory.distance,
+            *idle(s.contexts, s.regions if s.contexts else 0),
         )
         return jax.lax.while_loop(lambda c: (c.small.left > 0) & ~c.small.full, self.step, carry)
 
@@ -172,8 +181,8 @@ class _Machine:
         upcoming = self.upcoming(carry)
         kind, task = upcoming.kind, upcoming.task
         begins = (kind == DISPATCH) | (kind == STAGING) | (kind == TOGETHER)
-        found, distance = self.looked_up(carry, task, begins)
-        event = self.event(upcoming, found)
+        found, distance, stream, warmed = self.looked_up(carry, task, begins, upcoming.time)
+        event = self.event(upcoming, found, stream)
         s = carry.small
         moved = s._replace(heads=s.heads.at[upcoming.line].add((kind >= DISPATCH).astype(jnp.int32)))
         out = self.outcome(moved, event, kind, upcoming.at)
@@ -197,9 +206,11 @@ class _Machine:
             memory,
             beside,
             distance,
+            stream,
+            warmed,
         )
 
-    def event(self, upcoming: _Next, found: jax.Array) -> Event:
+    def event(self, upcoming: _Next, found: jax.Array, stream: Stream) -> Event:
         """What the steps need to know of the task; ``found`` is the share of its traffic that L2 holds."""
         t, task = self.tasks, upcoming.task
         duration, m, moves = t.durations[task], self.memory, (jnp.zeros(()),) * 4
@@ -207,27 +218,55 @@ class _Machine:
             duration = duration - on_grid((duration - m.resident[task]) * found)
             moves = m.hbm[task] * (1.0 - found), m.l2[task], m.resident[task], m.together[task]
         given = upcoming.time, upcoming.ready, upcoming.slot, upcoming.unit, t.flags[task]
-        return Event(task, t.shapes[task], t.blocks[task], duration, *given, *moves)
+        return Event(
+            task, t.shapes[task], t.blocks[task], duration, *given, *moves, stream=stream if self.sdma else None
+        )
 
-    def looked_up(self, carry: _Carry, task: jax.Array, begins: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The share of a task's traffic that it finds in L2; and L2 after it has used its regions."""
+    def looked_up(
+        self, carry: _Carry, task: jax.Array, begins: jax.Array, time: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Stream, Warmed]:
+        """The share of a task's traffic that it finds in L2; and L2 after it has used, or warmed, its regions."""
+        stream, warmed = carry.stream, carry.warmed
         if not self.sizes.uses:
-            return jnp.zeros(()), carry.distance
+            return jnp.zeros(()), carry.distance, stream, warmed
         m = self.memory
+        if self.sdma is not None:
+            stream = advance(stream, self.sdma, jnp.where(begins, time, stream.now))
+        half = jnp.where(begins & (m.context[task] < 0), self.tasks.durations[task] / 2, 0.0) if self.sdma else 0.0
+        by_then = advance(stream, self.sdma, stream.now + half) if self.sdma else stream
 
         def one(state):
-            position, found, distance = state
-            region = m.region[position]
+            position, found, distance, stream, warmed, total = state
+            region, share = m.region[position], m.share[position]
             since, size = distance[region], m.size[region]
-            found = found + rounded(m.share[position] * jnp.clip((m.capacity - since) / size, 0.0, 1.0))
+            here = jnp.clip((m.capacity - since) / size, 0.0, 1.0)
+            if self.sdma is not None:
+                here = jnp.minimum(here, landed(warmed, by_then, region))
+                context = m.context[task]
+                stream, warmed = read(stream, warmed, self.sdma, region, context < 0)
+                warmed, more = self._joined(warmed, stream, region, rounded(here), share, total, context)
+                total, share = total + more, jnp.where(context < 0, share, 0.0)
+            found = found + rounded(share * here)
             distance = jnp.where(distance < since, distance + size, distance).at[region].set(0.0)
-            return position + 1, found, distance
+            return position + 1, found, distance, stream, warmed, total
 
         low = m.pointers[task]
         high = jnp.where(begins, m.pointers[task + 1], low)
-        first = low, jnp.zeros(()), carry.distance
-        _, found, distance = jax.lax.while_loop(lambda state: state[0] < high, one, first)
-        return jnp.where(begins, jnp.minimum(found, 1.0), carry.found[task]), distance
+        first = low, jnp.zeros(()), carry.distance, stream, warmed, jnp.zeros(())
+        _, found, distance, stream, warmed, total = jax.lax.while_loop(lambda state: state[0] < high, one, first)
+        if self.sdma is not None:
+            stream = asked(stream, self.sdma, m.context[task], total)
+        return jnp.where(begins, jnp.minimum(found, 1.0), carry.found[task]), distance, stream, warmed
+
+    def _joined(self, w: Warmed, stream: Stream, region, before, fraction, total, context) -> tuple[Warmed, jax.Array]:
+        """A region is warmed after ``total`` others of its task, or used; and what that adds to the stream."""
+        assert self.sdma is not None
+        uses = context < 0
+        more = jnp.where(uses, 0.0, length(self.memory.size[region], before, fraction, self.sdma))
+        place = stream.done[context] + stream.left[context] + total
+        values = jnp.where(uses, 1.0, before), jnp.where(uses, 1.0, jnp.maximum(fraction, before)), place, more
+        values = *values, jnp.maximum(context, 0)
+        return Warmed(*(column.at[region].set(value) for column, value in zip(w, values, strict=True))), more
 
     def outcome(self, s: Small, event: Event, kind: jax.Array, at: jax.Array) -> Outcome:
         """The switch over kinds of events."""
@@ -382,6 +421,7 @@ def compiled(sizes: Sizes):
         some = rows if sizes.uses else (0,)
         kept = [(some, f)] * 4 + [((sizes.tasks + 2 if sizes.uses else 0,), i)]
         kept += [((sizes.uses,), i), ((sizes.uses,), f), ((sizes.regions,), f), ((sizes.regions,), f), ((), f)]
+        kept += [(rows, i), ((6,), f)] if sizes.contexts else [((0,), i), ((0,), f)]
         arguments = (
             shaped((len(CONSTANTS),), f),
             Tasks(*(shaped(*x) for x in columns)),

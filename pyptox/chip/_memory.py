@@ -21,6 +21,7 @@ import numpy as np
 from .._errors import PyptoxError
 from ._constants import on_grid
 from ._record import FOUND, HBM_SHARE, L2_SHARE, Record
+from ._warm import Warms
 
 COLUMNS = ("resident_us", "hbm_us", "l2_us")
 
@@ -39,6 +40,7 @@ class Memory:
             only written). What is left of 1 always comes from HBM.
         together: blocks that the times of a task are for: as many as run at once.
         capacity: bytes of L2; the least recently used region goes first.
+        warms: tasks that bring regions into L2 ahead of their use.
     """
 
     resident_us: np.ndarray
@@ -48,6 +50,7 @@ class Memory:
     uses: tuple[tuple[tuple[int, float], ...], ...]
     together: np.ndarray
     capacity: float
+    warms: Warms | None = None
 
     @classmethod
     def of(
@@ -60,6 +63,7 @@ class Memory:
         uses: Sequence[Sequence[tuple[int, float]]] | None = None,
         together: Sequence[float] | None = None,
         capacity: float = 192 * 2**20,
+        warms: Warms | None = None,
     ) -> "Memory":
         """From plain lists; ``together`` is 1 where left out.
 
@@ -83,21 +87,27 @@ class Memory:
                 raise PyptoxError(f"`uses` of task {task} must be (region, share) with known regions; got {list(each)}")
             if sum(share for _, share in each) > 1 + 1e-6:
                 raise PyptoxError(f"`uses` of task {task} must have shares that add up to 1 at most")
+        for task, each in enumerate(() if warms is None else warms.targets):
+            if not all(0 <= region < len(regions) for region, _ in each) or (each and uses[task]):
+                raise PyptoxError(f"`warms` of task {task} must name known regions, and the task use none itself")
         resident, hbm, l2 = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
         kept = tuple(tuple((int(region), float(share)) for region, share in each) for each in uses)
         sizes, blocks = np.asarray(regions, np.float64), np.asarray(together, np.float64)
-        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity))
+        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity), warms)
 
     def columns(self) -> dict[str, Sequence]:
         """What has a row for every task."""
-        return {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
+        columns: dict[str, Sequence] = {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
+        return columns if self.warms is None else columns | {"warms": self.warms.targets}
 
     def taken(self, rows: Sequence[int], scale: np.ndarray) -> "Memory":
         """Of copies of tasks, their times scaled; a scale of 0 is for a task without blocks."""
         index = np.asarray(rows, np.int64)
         resident, hbm, l2 = (on_grid(getattr(self, name)[index] * scale) for name in COLUMNS)
         uses = tuple(self.uses[row] if factor else () for row, factor in zip(rows, scale, strict=True))
-        return replace(self, resident_us=resident, hbm_us=hbm, l2_us=l2, uses=uses, together=self.together[index])
+        warms = None if self.warms is None else self.warms.taken(rows)
+        columns = {"resident_us": resident, "hbm_us": hbm, "l2_us": l2, "uses": uses, "warms": warms}
+        return replace(self, together=self.together[index], **columns)
 
     def distances(self, runs: np.ndarray, repeated: bool) -> np.ndarray:
         """Bytes that were used since each region was; infinite where nothing was yet.

@@ -38,6 +38,10 @@ What is simulated:
   makes its blocks shorter, and they ask less of HBM. Blocks are longer where all cores together ask more than
   HBM, or L2, can supply: the cores that are busy in the middle of its first block count, each with what its last task
   asks there alone, and those on which the task itself has started by then.
+* Warms (:mod:`._warm`): when one is taken up, its regions become the most recently used, in order, and join the stream
+  of its context. A task finds of a region what has landed half a block after it is taken up, or staged; the rest it
+  reads cold, and a stream that comes to it later finds it. A stream that is in flight in the middle of a task's first block
+  asks for its share of HBM like the busy cores.
 
 What is simplified:
 
@@ -49,12 +53,14 @@ What is simplified:
 * A task with ``sync_start`` has at most as many blocks as there are cores of its kind, and takes no account of the
   mark when it is staged.
 * A block's time is set when its task starts: what starts later does not change it, and all blocks of a task are alike.
+* A stream is not slowed down by the blocks; a warm sets the place of a whole region aside in L2, whatever its fraction.
 * A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
   busy one.
 
 What is left out: ring back-pressure and the release of storage.
 """
 
+import copy
 import heapq
 from collections import deque
 from dataclasses import dataclass
@@ -63,6 +69,7 @@ import numpy as np
 
 from ._constants import GRID_US, Schedule, on_grid
 from ._memory import Memory
+from ._warm import Warms
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, Workload
 
 _NEVER, _LATER = float("-inf"), float("inf")
@@ -89,31 +96,129 @@ class _Core:
         self.asks = (0.0, 0.0)  # shares of HBM and L2
 
 
+class _Engine:
+    """What the contexts of the SDMA engine have left to stream, in µs that it takes one alone."""
+
+    def __init__(self, warms: Warms) -> None:
+        _, _, self.startup, self.worse, self.one, self.several = warms.constants()
+        self.now = 0.0
+        self.left, self.done, self.wakes = ([0.0] * warms.contexts for _ in range(3))
+        self.knots = [(0.0, list(self.done))]  # when rates changed, and what was done by then
+
+    def awake(self) -> list[int]:
+        return [n for n, left in enumerate(self.left) if left > 0 and self.wakes[n] <= self.now]
+
+    def advance(self, time: float) -> None:
+        while self.now < time:
+            awake = self.awake()
+            stretch = len(awake) * self.worse if len(awake) > 1 else 1.0
+            ends = {n: self.now + float(on_grid(self.left[n] * stretch)) for n in awake}
+            waking = [wake for wake, left in zip(self.wakes, self.left, strict=True) if left > 0 and wake > self.now]
+            knot = min([time, *ends.values(), *waking])
+            moved = float(on_grid((knot - self.now) / stretch))
+            for n in awake:
+                amount = self.left[n] if ends[n] <= knot else min(moved, self.left[n])
+                self.left[n], self.done[n] = self.left[n] - amount, self.done[n] + amount
+            self.now = knot
+            self.knots.append((knot, list(self.done)))
+
+    def asked(self, context: int, length: float) -> None:
+        """``length`` more, now."""
+        if self.left[context] == 0 and length > 0:
+            others = [n for n, left in enumerate(self.left) if left > 0]
+            for n in [context, *others]:
+                if self.wakes[n] <= self.now:
+                    self.wakes[n] = self.now + self.startup if others else self.now
+        self.left[context] += length
+
+    def at(self, time: float) -> "_Engine":
+        later = copy.copy(self)
+        later.left, later.done, later.knots = list(self.left), list(self.done), []
+        later.advance(time)
+        return later
+
+    def asks(self, time: float) -> float:
+        """The share of HBM that it will ask for."""
+        return (0.0, self.one, self.several)[min(len(self.at(time).awake()), 2)]
+
+
 class _Sharing:
-    """L2 as a list of regions, most recent first, and what the running tasks ask of HBM and L2."""
+    """L2 as a list of regions, most recent first, and what the running tasks and warms ask of HBM and L2."""
 
     def __init__(self, work: Workload, memory: Memory, repeated: bool) -> None:
         self.work, self.memory = work, memory
         self.recent: list[int] = []
         self.found: dict[int, float] = {}
         self.asks: dict[int, tuple[float, float]] = {}  # of tasks that have started
+        self.engine = None if memory.warms is None else _Engine(memory.warms)
+        self.warmed: dict[int, tuple[float, float, float, float, int]] = {}  # see `landed`
         if repeated:
             for task in range(work.tasks):
                 if work.shapes[task] < DUMMY:
-                    self.use(task)
+                    for region, _ in memory.uses[task]:
+                        self.touch(region)
 
-    def use(self, task: int) -> None:
-        total = 0.0
+    def touch(self, region: int) -> None:
+        if region in self.recent:
+            self.recent.remove(region)
+        self.recent.insert(0, region)
+
+    def here(self, region: int, engine: _Engine | None) -> float:
+        """The part of a region that L2 holds."""
+        if region not in self.recent:
+            return 0.0
+        before = self.recent[: self.recent.index(region)]
+        room = self.memory.capacity - sum(float(self.memory.regions[r]) for r in before)
+        return min(max(room / float(self.memory.regions[region]), 0.0), 1.0, self.landed(region, engine))
+
+    def landed(self, region: int, engine: _Engine | None) -> float:
+        """1 but for a region that a warm brings from ``base`` to ``top``, at ``place`` in its context's stream."""
+        if region not in self.warmed or engine is None:
+            return 1.0
+        base, top, place, length, context = self.warmed[region]
+        part = min(max((engine.done[context] - place) / length, 0.0), 1.0) if length > 0 else 1.0
+        return base + _share((top - base) * _share(part))
+
+    def use(self, task: int, time: float) -> None:
+        if self.engine is not None:
+            self.engine.advance(time)
+        total, by_then = 0.0, None
+        if self.engine is not None:
+            by_then = self.engine.at(time + float(self.work.duration_us[task]) / 2)
         for region, share in self.memory.uses[task]:
-            size, here = float(self.memory.regions[region]), 0.0
-            if region in self.recent:
-                before = self.recent[: self.recent.index(region)]
-                room = self.memory.capacity - sum(float(self.memory.regions[r]) for r in before)
-                here = min(max(room / size, 0.0), 1.0)
-                self.recent.remove(region)
-            self.recent.insert(0, region)
-            total += _share(share * here)
+            total += _share(share * self.here(region, by_then))
+            self.touch(region)
+            self.read(region)
         self.found[task] = min(total, 1.0)
+        if self.memory.warms is not None and self.engine is not None:
+            self.warm(self.memory.warms, self.engine, task)
+
+    def read(self, region: int) -> None:
+        """What a stream has left of a region that is now in L2 is shorter."""
+        if region not in self.warmed or self.engine is None or self.memory.warms is None:
+            return
+        cold_us, hit_us, *_ = self.memory.warms.constants()
+        _, _, place, length, context = self.warmed.pop(region)
+        rest = min(max(place + length - self.engine.done[context], 0.0), length)
+        saved = max(rest - float(on_grid(rest * (hit_us / cold_us))), 0.0)
+        self.engine.left[context] -= saved
+        for other, (base, top, begin, extent, of) in self.warmed.items():
+            if of == context and begin > place:
+                self.warmed[other] = base, top, begin - saved, extent, of
+
+    def warm(self, warms: Warms, engine: _Engine, task: int) -> None:
+        cold_us, hit_us, *_ = warms.constants()
+        context, total = int(warms.context[task]), 0.0
+        for region, fraction in warms.targets[task]:
+            size, before = float(self.memory.regions[region]), _share(self.here(region, engine))
+            length = float(on_grid(size * max(fraction - before, 0.0) * cold_us))
+            length += float(on_grid(size * min(fraction, before) * hit_us))
+            place = engine.done[context] + engine.left[context] + total
+            self.warmed[region] = before, max(fraction, before), place, length, context
+            self.touch(region)
+            total += length
+        if warms.targets[task]:
+            engine.asked(context, total)
 
     def alone(self, task: int) -> float:
         duration, resident = float(self.work.duration_us[task]), float(self.memory.resident_us[task])
@@ -131,6 +236,8 @@ class _Sharing:
         self.asks[task] = _share(moved[0] / together_us), _share(moved[1] / together_us)
         busy = [core.asks for core in cores if middle < core.ends < _LATER]
         shares = [sum(asks[way] for asks in busy) + own * self.asks[task][way] for way in (0, 1)]
+        if self.engine is not None:
+            shares[0] += self.engine.asks(middle)
         slowed = resident + float(on_grid((alone - resident) * shares[0]))
         return max(alone, slowed, *(float(on_grid(m * share)) for m, share in zip(moved, shares, strict=True)))
 
@@ -160,7 +267,7 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
     block = work.duration_us.tolist()
     submitted = [] if work.submitted_us is None else work.submitted_us.tolist()
     now = 0.0
-    for edges in work.edges.tolist() if work.submitted_us is None else ():
+    for edges in work.wired.tolist() if work.submitted_us is None else ():
         now += c["submit_us"] + c["submit_edge_us"] * edges
         submitted.append(now)
     successors: list[list[int]] = [[] for _ in range(work.tasks)]
@@ -195,9 +302,9 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
     def stageable(task: int) -> bool:
         return bool(work.blocks[task] <= len(units[int(work.shapes[task])]) and not work.predicated[task])
 
-    def used(task: int) -> None:
+    def used(task: int, time: float) -> None:
         if sharing is not None:
-            sharing.use(task)
+            sharing.use(task, time)
 
     def set_block(task: int, starts: list[float]) -> float:
         if sharing is not None:
@@ -368,12 +475,12 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
             heapq.heappush(retiring, (finish[task], 1, task))
         elif kind >= 6:
             shape = (MIX, AIC, AIV)[kind - 6]
-            used(early[shape][0])
+            used(early[shape][0], time)
             staged(early[shape].popleft(), shape, time)
         else:
             shape = (MIX, AIC, AIV)[kind - 2]
             emptied = time
             task = queues[shape].popleft()
-            used(task)
+            used(task, time)
             (together if work.sync_start[task] else dispatched)(task, shape, time)
     return Times(*(np.array(x) for x in (submitted, ready, dispatch, start, end, finish, block)))

@@ -50,7 +50,7 @@ class Walk:
         self.each = clusters_of(clusters, schedule.threads)
         self.values = schedule.values()
         self.wide = 2 * clusters
-        self.edges = np.cumsum(work.edges)
+        self.edges = np.cumsum(work.wired)
         self.now = 0.0
 
     def back(self) -> Iterator[Piece]:

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._stream import Stream
+
 # how a thread's last piece of work is named: task x 16 + thread x 4 + one of these
 DISPATCHED, RETIRED, DUMMIED = 1, 2, 3
 # what bound a dispatch or a staging
@@ -84,6 +86,7 @@ class Event(NamedTuple):
     l2: jax.Array
     resident: jax.Array
     together: jax.Array
+    stream: Stream | None  # what warms have in flight
 
 
 def int32(value: Any) -> jax.Array:

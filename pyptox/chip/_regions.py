@@ -27,6 +27,8 @@ class Regions:
         for task in graph.tasks:
             for arg in task.args:
                 views.setdefault(arg.tensor.buffer.number, []).append(arg.tensor)
+            for tensor in task.warms:
+                views.setdefault(tensor.buffer.number, []).append(tensor)
         self.sizes: list[int] = []
         self._cuts: dict[int, tuple[int, list[int], int]] = {}  # axis, ends of parts, number of the first part
         for number, each in views.items():
@@ -47,6 +49,11 @@ class Regions:
             for region in regions:
                 used[region] = used.get(region, 0.0) + share * self.sizes[region] / total
         return list(used.items())
+
+    def warmed(self, task: Task) -> list[tuple[int, float]]:
+        """Regions that a warm brings, in order, each whole."""
+        found = [region for tensor in task.warms for region in self._of(tensor)]
+        return [(region, 1.0) for region in dict.fromkeys(found)]
 
     def _of(self, view: Tensor) -> list[int]:
         axis, ends, first = self._cuts[view.buffer.number]

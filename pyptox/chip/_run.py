@@ -61,6 +61,7 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
         bool(work.early.any() or work.sync_start.any()),
         len(memory.size),
         len(memory.region),
+        0 if work.memory is None or work.memory.warms is None else work.memory.warms.contexts,
     )
     given = np.array([constants[name] for name in CONSTANTS])
     with persistent():
@@ -112,16 +113,21 @@ def _memory(work: Workload, distance: np.ndarray, tasks: int) -> Memory:
     none, m = np.zeros(0), work.memory
     if m is None:
         numbers = np.zeros(0, np.int32)
-        return Memory(none, none, none, none, numbers, numbers, none, none, none, np.float64(0.0))
-    region = np.array([region for each in m.uses for region, _ in each], np.int32)
-    share = np.array([share for each in m.uses for _, share in each])
+        return Memory(none, none, none, none, numbers, numbers, none, none, none, np.float64(0.0), numbers, none)
+    listed, context, sdma = m.uses, np.zeros(0, np.int32), none
+    if m.warms is not None and m.warms.contexts:
+        listed = tuple(warmed or used for warmed, used in zip(m.warms.targets, m.uses, strict=True))
+        context, sdma = _padded(m.warms.context, tasks + 1, -1, np.int32), np.array(m.warms.constants())
+    region = np.array([region for each in listed for region, _ in each], np.int32)
+    share = np.array([share for each in listed for _, share in each])
     uses, regions = _four_times(tasks, len(region)), bucket(len(m.regions))
-    pointers = _pointers(np.array([len(each) for each in m.uses], np.int32), tasks)
+    pointers = _pointers(np.array([len(each) for each in listed], np.int32), tasks)
     times = (_padded(column, tasks + 1, 1.0, np.float64) for column in (m.resident_us, m.hbm_us, m.l2_us, m.together))
     resident, hbm, l2, together = times
     region, share = _padded(region, uses, 0, np.int32), _padded(share, uses, 0.0, np.float64)
     size, distance = _padded(m.regions, regions, 1.0, np.float64), _padded(distance, regions, np.inf, np.float64)
-    return Memory(resident, hbm, l2, together, pointers, region, share, size, distance, np.float64(m.capacity))
+    moved = resident, hbm, l2, together, pointers, region, share, size, distance
+    return Memory(*moved, np.float64(m.capacity), context, sdma)
 
 
 def _four_times(tasks: int, count: int) -> int:

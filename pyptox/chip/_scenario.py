@@ -20,6 +20,7 @@ from ._costs import workload
 from ._memory import COLUMNS as TIMES
 from ._memory import ratios
 from ._rows import Columns, rebuilt
+from ._timeline import Timeline
 from ._workload import DUMMY, Workload
 
 
@@ -38,6 +39,13 @@ class Scenario:
     hardware: Hardware
     origin: tuple[tuple[int, ...], ...]
     graph: Graph | None = None
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "Scenario":
+        """What a timeline is of, unchanged."""
+        work = timeline.workload
+        alone = tuple((n,) for n in range(work.tasks))
+        return cls(work, timeline.schedule, timeline.hardware, alone, timeline.graph)
 
     def select(self, name: str) -> list[int]:
         """Numbers of the tasks called ``name``.

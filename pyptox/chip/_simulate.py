@@ -14,7 +14,7 @@ from ..program._graph import Graph
 from ._constants import CONSTANTS, Schedule, a2a3_schedule, on_grid
 from ._costs import workload
 from ._memory import COLUMNS
-from ._run import run
+from ._retired import settled
 from ._timeline import Timeline
 from ._workload import Workload
 
@@ -50,8 +50,8 @@ def simulate(
     schedule = schedule or a2a3_schedule()
     graph = what if isinstance(what, Graph) else None
     work = workload(what, hardware) if isinstance(what, Graph) else what
-    times, record = run(work, schedule, clusters, repeated)
-    return Timeline(work, schedule, clusters, times, record, hardware, graph)
+    work, times, record = settled(work, schedule, clusters, repeated)
+    return Timeline(work, schedule, clusters, times, record, hardware, graph, repeated)
 
 
 def clusters_on(hardware: Hardware) -> int:
@@ -95,7 +95,7 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
         if work.memory is not None:
             columns = dict(zip(COLUMNS, on_grid(memory_us), strict=True))
             changed = dataclasses.replace(changed, memory=dataclasses.replace(work.memory, **columns))
-        times, record = run(changed, schedule, clusters, repeated)
+        changed, times, record = settled(changed, schedule, clusters, repeated)
         timeline = Timeline(changed, schedule, clusters, times, record, machine)
         counts, s = timeline.gradient()[0], timeline.slopes()
         slopes = np.concatenate([list(counts.values()), s.duration_us, s.resident_us, s.hbm_us, s.l2_us])

@@ -24,6 +24,7 @@ from ._record import (
     Small,
     int32,
 )
+from ._stream import Sdma, asks, on_grid, rounded
 from ._units import Seen, Units
 from ._workload import AIV, MIX
 
@@ -50,11 +51,12 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """The rules with their constants (µs); ``memory``: blocks are slower while others stream."""
+    """The rules with their constants (µs); ``memory``: blocks are slower while others stream, warms by ``sdma`` too."""
 
     units: Units
     constants: Mapping[str, jax.Array]
     memory: bool
+    sdma: Sdma | None = None
 
     def nothing(self, small: Small) -> Outcome:
         """No rows."""
@@ -84,14 +86,16 @@ class Steps:
         own = jnp.minimum(jnp.sum(could <= middle, dtype=jnp.int32), most)
         cores = jnp.where(e.shape == MIX, 3, 1).astype(jnp.int32)
         together_us = jnp.maximum(e.duration, GRID_US) * e.together * cores.astype(jnp.float64)
-        asks = rounded(jnp.stack([e.hbm, e.l2]) / together_us)
+        wanted = rounded(jnp.stack([e.hbm, e.l2]) / together_us)
         others = jnp.sum(jnp.where(beside[..., None], s.asks, 0.0), (0, 1))
-        shares = others + asks * (own * cores).astype(jnp.float64)
+        shares = others + wanted * (own * cores).astype(jnp.float64)
+        if self.sdma is not None and e.stream is not None:
+            shares = shares.at[0].add(asks(e.stream, self.sdma, middle))
         slowed = e.resident + on_grid((e.duration - e.resident) * shares[0])
         shared = jnp.maximum(on_grid(e.hbm * shares[0]), on_grid(e.l2 * shares[1]))
         block = jnp.maximum(e.duration, jnp.maximum(slowed, shared))
         tasks = jnp.where(beside, s.given, -1).reshape(-1)
-        return _Blocks(block, asks, jnp.stack([*shares, block]), jnp.concatenate([tasks, own[None]]))
+        return _Blocks(block, wanted, jnp.stack([*shares, block]), jnp.concatenate([tasks, own[None]]))
 
     def dispatch(self, s: Small, e: Event) -> Outcome:
         """All blocks of a task, in waves over the cores of its kind."""
@@ -294,13 +298,3 @@ class Steps:
         previous = seen.given3[int32(self.units.numbers), which]
         record = jnp.concatenate([head, previous, packed])
         return self.nothing(after)._replace(dispatched=record, stamps=stamps, memory=block.row, beside=block.beside)
-
-
-def on_grid(time_us: jax.Array) -> jax.Array:
-    """The nearest multiple of the grid of times."""
-    return jnp.round(time_us / GRID_US) * GRID_US
-
-
-def rounded(share: jax.Array) -> jax.Array:
-    """A share as a multiple of 2⁻³⁰, so that sums of shares are exact."""
-    return jnp.round(share * 2.0**30) * 2.0**-30

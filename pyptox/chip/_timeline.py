@@ -18,6 +18,7 @@ from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
 
 if TYPE_CHECKING:
     from ._blocks import Layout
+    from ._landing import Landing
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Timeline:
         record: what bound each event.
         graph: the program's graph, where there is one.
         hardware: the chip.
+        repeated: L2 holds what a round before left, as in a benchmark of one step.
     """
 
     workload: Workload
@@ -57,11 +59,36 @@ class Timeline:
     record: Record
     hardware: Hardware
     graph: Graph | None = None
+    repeated: bool = False
 
     @property
     def makespan_us(self) -> float:
         """The last finish."""
         return float(self.times.finish.max(initial=0.0))
+
+    @property
+    def mode(self) -> str:
+        """What L2 holds at the beginning, in words."""
+        return REPEATED if self.repeated else COLD
+
+    @functools.cached_property
+    def landings(self) -> "tuple[Landing, ...]":
+        """What each warm brings, when it lands, and who needs it when; see :mod:`._landing`."""
+        from ._landing import landings
+
+        return landings(self)
+
+    @functools.cached_property
+    def without_warms(self) -> "tuple[Timeline, list[int]] | None":
+        """The same tasks without their warms, and which of these tasks they are; None where there are none."""
+        from ._placing import without_warms
+        from ._run import run
+
+        if self.workload.memory is None or self.workload.memory.warms is None:
+            return None
+        work, kept = without_warms(self.workload)
+        times, record = run(work, self.schedule, self.clusters, self.repeated)
+        return Timeline(work, self.schedule, self.clusters, times, record, self.hardware, None, self.repeated), kept
 
     @property
     def work_us(self) -> dict[str, float]:
@@ -187,6 +214,16 @@ class Timeline:
         cores = np.where(work.shapes == MIX, 3, 1)
         return pulled_back(counts, work.duration_us, cores, work.memory, self.record)
 
+    def fraction_slopes(self) -> np.ndarray:
+        """Derivative of the makespan by the fraction of each region that a warm brings, µs.
+
+        In the order of ``workload.memory.warms.fractions()``; empty without warms. It agrees with finite differences
+        where the order of events does not change, nor what L2 puts out.
+        """
+        from ._fractions import fraction_slopes
+
+        return fraction_slopes(self)
+
     def attribution(self) -> dict[str, float]:
         """Microseconds of the makespan by constant of the schedule, and by the blocks of each kind of task.
 
@@ -263,6 +300,7 @@ class Timeline:
         static, gaps = self.static_path(), self.gaps()
         return {
             "hardware": self.hardware.name,
+            "l2": self.mode,
             "makespan_us": self.makespan_us,
             "bound_us": self.bound_us,
             "limit": self.limit,
@@ -317,6 +355,9 @@ class Timeline:
                 lines.append(f"{name:<20} {part:>9.2f}  {part / span:>6.1%}")
         return "\n".join(lines)
 
+
+COLD, REPEATED = "cold: a step inside a network", "repeated: a benchmark round that finds what the one before left"
+"""What L2 holds at the beginning."""
 
 MEASURED = "measured submission"
 """The part of a makespan before the submission that it began with, where submissions were measured."""

@@ -17,6 +17,9 @@ from ._workload import Workload
 SHOWN = 12
 """Tasks that the text shows; the JSON has them all."""
 
+EARLIER = "before the first dispatch"
+"""The part of a recorded run's makespan that is counted, and does not belong to it."""
+
 LEAST_US = 0.005
 """A task that moved by less is not called moved."""
 
@@ -40,12 +43,24 @@ class WhatIf:
         edits: the changes, in the order in which they were made.
         before, after: the timelines.
         origin: for each task of ``after`` the numbers of the tasks of ``before`` that it was; empty for a new one.
+        from_us: the moment that both makespans are counted from; 0, the first submission, for a program.
     """
 
     edits: tuple[AbstractEdit, ...]
     before: Timeline
     after: Timeline
     origin: tuple[tuple[int, ...], ...]
+    from_us: float = 0.0
+
+    @property
+    def before_us(self) -> float:
+        """Makespan before, from ``from_us`` on."""
+        return self.before.makespan_us - self.from_us
+
+    @property
+    def after_us(self) -> float:
+        """Makespan after, from the same moment on."""
+        return self.after.makespan_us - self.from_us
 
     @property
     def saved_us(self) -> float:
@@ -73,8 +88,10 @@ class WhatIf:
         return before, after
 
     def attribution(self) -> dict[str, tuple[float, float]]:
-        """Microseconds of the makespan by constant and kind of task, before and after."""
+        """Microseconds of the makespan by constant and kind of task, before and after; each adds up to its makespan."""
         old, new = self.before.attribution(), self.after.attribution()
+        if self.from_us:
+            old, new = (parts | {EARLIER: -self.from_us} for parts in (old, new))
         return {name: (old.get(name, 0.0), new.get(name, 0.0)) for name in {**old, **new}}
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,8 +99,9 @@ class WhatIf:
         before, after = self.staged()
         return {
             "edits": [str(edit) for edit in self.edits],
-            "before_us": self.before.makespan_us,
-            "after_us": self.after.makespan_us,
+            "from_us": self.from_us,
+            "before_us": self.before_us,
+            "after_us": self.after_us,
             "saved_us": self.saved_us,
             "limit": {"before": self.before.limit, "after": self.after.limit},
             "staged": {"before": before, "after": after},
@@ -94,12 +112,13 @@ class WhatIf:
         }
 
     def __str__(self) -> str:
-        before, after = self.before.makespan_us, self.after.makespan_us
+        before, after = self.before_us, self.after_us
         share = after / before - 1 if before else 0.0
         staged, now = (set(names) for names in self.staged())
         lines = [
             *map(str, self.edits),
-            f"makespan  {before:,.2f} µs before, {after:,.2f} µs after ({after - before:+,.2f} µs, {share:+.2%})",
+            f"makespan  {before:,.2f} µs before, {after:,.2f} µs after ({after - before:+,.2f} µs, {share:+.2%})"
+            + ("; from the first dispatch on" if self.from_us else ""),
             f"limit     {self.before.limit} before, {self.after.limit} after",
             f"bound     {self.before.bound_us:,.2f} µs before, {self.after.bound_us:,.2f} µs after",
             f"staged    {len(staged)} tasks before, {len(now)} after"
@@ -110,9 +129,9 @@ class WhatIf:
             ),
         ]
         moved = [m for m in self.moves() if max(abs(m.start_shift_us), abs(m.finish_shift_us)) >= LEAST_US]
-        lines += ["", f"{len(moved)} of {len(self.before.workload.names)} tasks moved"]
+        lines += ["", self._moved(moved)]
         if moved:
-            lines.append(f"{'task':<28} {'start µs':>9} {'shift':>9} {'finish µs':>10} {'shift':>9}")
+            lines.append(f"{'before the change':<28} {'start µs':>9} {'shift':>9} {'finish µs':>10} {'shift':>9}")
         for m in moved[:SHOWN]:
             lines.append(
                 f"{m.name:<28} {m.start_us:>9.2f} {m.start_shift_us:>+9.2f} {m.finish_us:>10.2f} "
@@ -126,11 +145,22 @@ class WhatIf:
                 lines.append(f"{name:<20} {old:>9.2f} {new:>9.2f}")
         return "\n".join(lines)
 
+    def _moved(self, moved: list[Move]) -> str:
+        """How many tasks moved; those in parts count once."""
+        work = self.before.workload
+        whole = {name: work.whole(n) for n, name in enumerate(work.names)}
+        if len(whole) < work.tasks or len(set(whole.values())) == work.tasks:
+            return f"{len(moved):,} of {work.tasks:,} tasks moved"
+        tasks = {whole[move.name] for move in moved}
+        parts = f"{len(moved):,} of the {work.tasks:,} parts that they were recorded in"
+        return f"{len(tasks):,} of {len(set(whole.values())):,} tasks moved, {parts}"
+
 
 def what_if(
     what: Timeline | Graph | Workload,
     edits: Sequence[AbstractEdit],
     *,
+    from_us: float = 0.0,
     hardware: Hardware | None = None,
     schedule: Schedule | None = None,
 ) -> WhatIf:
@@ -139,6 +169,7 @@ def what_if(
     Args:
         what: a timeline (of a program, of a workload, or ``replay(capture).timeline``), or what to simulate first.
         edits: the changes.
+        from_us: the moment that makespans are counted from; ``replay(capture).from_us`` for a run.
         hardware, schedule: as for :func:`simulate`; only where ``what`` is not a timeline, which has its own.
 
     Raises:
@@ -152,9 +183,8 @@ def what_if(
     """
     if not isinstance(what, Timeline):
         what = simulate(what, hardware=hardware, schedule=schedule)
-    alone = tuple((n,) for n in range(what.workload.tasks))
-    scenario = Scenario(what.workload, what.schedule, what.hardware, alone, what.graph)
+    scenario = Scenario.of(what)
     for edit in edits:
         scenario = edit.apply(scenario)
     after = simulate(scenario.workload, hardware=scenario.hardware, schedule=scenario.schedule)
-    return WhatIf(tuple(edits), what, after, scenario.origin)
+    return WhatIf(tuple(edits), what, after, scenario.origin, from_us)

@@ -35,6 +35,8 @@ class Workload:
         memory: what its blocks move, where that is known.
         submitted_us: when each submission ends, where that was measured; never falling, on the grid of times. None
             where the schedule's constants say it.
+        lapses: an edge costs nothing where its producer, one of ``waits``, has finished before the submission.
+        lapsed: how many of each task's edges had so, by a simulation; none where left out.
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -52,10 +54,17 @@ class Workload:
     predicated: np.ndarray
     memory: Memory | None = None
     submitted_us: np.ndarray | None = None
+    lapses: bool = False
+    lapsed: np.ndarray | None = None
 
     @property
     def tasks(self) -> int:
         return len(self.names)
+
+    @property
+    def wired(self) -> np.ndarray:
+        """Producers that each submission pays for."""
+        return self.edges if self.lapsed is None else self.edges - self.lapsed
 
     @classmethod
     def of(
@@ -72,6 +81,7 @@ class Workload:
         memory: Memory | None = None,
         names: Sequence[str] | None = None,
         submitted_us: Sequence[float] | None = None,
+        lapses: bool = False,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
@@ -118,6 +128,7 @@ class Workload:
             _flags(predicated, kinds),
             memory,
             moments,
+            lapses,
         )
 
     def kind(self, number: int) -> str:
@@ -129,11 +140,20 @@ class Workload:
         label, _, rest = self.names[number].partition(" ")
         return rest or label
 
+    def whole(self, number: int) -> str:
+        """Its name without the part that it is: what a split task, or one recorded in parts, is called as a whole.
+
+        >>> Workload.of(["AIC"], [1], [1.0], [[]], names=["t0 gate[1]"]).whole(0)
+        't0 gate'
+        """
+        name, bracket, part = self.names[number].rpartition("[")
+        return name if bracket and part.removesuffix("]").isdigit() else self.names[number]
+
     def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
         """When each submission ends, µs: as measured, or one after another."""
         if self.submitted_us is not None:
             return self.submitted_us
-        ordinal, producers = np.arange(1.0, self.tasks + 1), np.cumsum(self.edges.astype(np.float64))
+        ordinal, producers = np.arange(1.0, self.tasks + 1), np.cumsum(self.wired.astype(np.float64))
         return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
 
     def with_durations(self, duration_us: Any) -> "Workload":

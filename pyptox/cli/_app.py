@@ -153,7 +153,16 @@ def explain(
     """Say what one configuration of a kernel, a program or a recorded run costs, and why."""
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
+    if what is None or ".py:" in what:
+        given = {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages, "--set": settings}
+        given |= {"--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"}
+        idle = [name for name, value in given.items() if value or (name == "--stages" and value is not None)]
+        if idle:
+            kind = "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE"
+            raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
     if capture is not None:
+        if sizes:
+            raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
@@ -301,7 +310,7 @@ def hardware(
 def validate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of measured rows.")],
     save: Annotated[
-        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list.")
+        Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list; - prints it.")
     ] = None,
     hardware: Chip = "a2a3",
 ) -> None:
@@ -310,6 +319,9 @@ def validate(
     from ..hardware import preset
 
     report = validation.validate(directory, hardware=preset(hardware))
+    if save is not None and str(save) == "-":
+        print(report.document())
+        return
     if save is not None:
         report.save(save)
     print(report)
@@ -444,6 +456,55 @@ def rings(
             print(f"\n{result.chart()}")
     if not passed:
         raise typer.Exit(1)
+
+
+@app.command()
+def prefetch(
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="FILE.py:NAME, or decode_step: a coarse DeepSeek V4.")
+    ],
+    sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
+    choice: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Price this one: WEIGHTS@ANCHOR, wo_a,wo_b@q_b; /2 over two contexts, + before another warm."
+        ),
+    ] = None,
+    budget: Annotated[int, typer.Option(help="Choices that the search prices at most.")] = 200,
+    repeated: Annotated[
+        bool, typer.Option("--repeated", help="L2 holds what a round before left, as in a benchmark.")
+    ] = False,
+    hardware: Chip = "a2a3",
+    as_json: Json = False,
+) -> None:
+    """Say which weights to warm in L2, behind which task and in which order, or price a given choice."""
+    import autotune
+
+    from ..hardware import preset
+    from ._programs import program_at, sizes_of
+
+    chip = preset(hardware)
+    if program == "decode_step":
+        from ..validation._decode_layers import decode_step
+
+        if sizes:
+            raise ValueError(f"`decode_step` has no sizes; got {' '.join(sizes)}")
+        result = autotune.prefetch(
+            decode_step(chip).work, choices=choice, budget=budget, repeated=repeated, hardware=chip
+        )
+    else:
+        result = autotune.prefetch(
+            program_at(program),
+            choices=choice,
+            budget=budget,
+            repeated=repeated,
+            hardware=chip,
+            **sizes_of(sizes or []),
+        )
+    if as_json:
+        show(result.to_dict(), True)
+    else:
+        print(result)
 
 
 @app.command()

@@ -1,11 +1,16 @@
 """From ``FILE.py:NAME size=value ...`` to a program and its sizes."""
 
 import importlib.util
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ..program import Program
+from .._errors import PyptoxError
+from ..hardware import Hardware
+from ..program import Graph, Program, graph
+
+Answer = TypeVar("Answer")
 
 
 def program_at(place: str) -> Program:
@@ -23,22 +28,47 @@ def program_at(place: str) -> Program:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a file of the user's may raise
-        raise ValueError(f"`PROGRAM` {file!r} cannot be read: {type(error).__name__}: {error}") from error
+        lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == spec.origin]
+        at = f" at line {lines[-1]}" if lines else ""
+        raise ValueError(f"`PROGRAM` {file!r} cannot be read{at}: {type(error).__name__}: {error}") from error
     found = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in found:
         raise ValueError(f"`PROGRAM` names {name!r}; {file!r} has {', '.join(found) or 'no program'}")
     return found[name]
 
 
+def graph_at(place: str, settings: Sequence[str], hardware: Hardware | None = None) -> Graph:
+    """The graph of the program at ``place`` in these sizes."""
+    chosen = program_at(place)
+    return in_users_code(chosen, lambda: graph(chosen, hardware=hardware, **sizes_of(settings)))
+
+
+def in_users_code(program: Program, read: Callable[[], Answer]) -> Answer:
+    """``read()``; whatever the program's own file raises is an error that says where in it."""
+    try:
+        return read()
+    except Exception as error:  # whatever a function of the user's may raise
+        files = {f.__code__.co_filename for f in (program.function, program.sizes) if hasattr(f, "__code__")}
+        lines = [step for step in traceback.extract_tb(error.__traceback__) if step.filename in files]
+        if not lines:
+            raise
+        kind = "" if isinstance(error, PyptoxError) else f"{type(error).__name__}: "
+        raise ValueError(f"{lines[-1].filename}:{lines[-1].lineno}: {kind}{error}") from error
+
+
 def sizes_of(settings: Sequence[str]) -> dict[str, Any]:
-    """``name=value`` pairs, integers."""
+    """``name=value`` pairs, integers that are not negative."""
     sizes: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
+        if name in sizes:
+            raise ValueError(f"`{name}` must be given once; got it again as {text!r}. Leave one out")
         try:
             sizes[name] = int(value)
         except ValueError:
             equals = ""
         if not equals or not name:
             raise ValueError(f"sizes of a program are name=integer; got {text!r}. Try tokens=16")
+        if sizes[name] < 0:
+            raise ValueError(f"`{name}` must not be negative; got {text!r}. Try {name}=16")
     return sizes

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..artifacts import SCOPE_STATS_FILE, read_scope_stats
 from ..hardware import Hardware
-from ..program import graph
 from ..rings import Pressure, ScopeStats, parse_limits, pressure
 from ..rings._limits import parse_bytes
-from ._programs import program_at, sizes_of
+from ._programs import graph_at
 
 if TYPE_CHECKING:
     from autotune import RingsResult
@@ -69,7 +68,7 @@ def rings_of(
     if place is None:
         raise ValueError("`PROGRAM` or `--capture` is needed. Try docs/programs/mlp.py:mlp, or --capture FILE.jsonl")
     limits = parse_limits(part for text in caps for part in text.split())
-    found = graph(program_at(place), hardware=hardware, **sizes_of(sizes))
+    found = graph_at(place, sizes, hardware)
     if not solve:
         result = pressure(found, limits, hardware=hardware)
         return Shown(result, None), result.passed

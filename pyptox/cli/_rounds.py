@@ -58,11 +58,16 @@ def rounds_asked_for(
     return rounds_of(program.name, lambda count, warmup: _times(program, sizes_of(sizes), count, warmup), environment)
 
 
+def asked(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``PYPTO_BENCH`` asks for timed rounds."""
+    return environment.get("PYPTO_BENCH", "") not in _OFF
+
+
 def rounds_of(
     name: str, measure: Callable[[int, int], np.ndarray], environment: Mapping[str, str] = os.environ
 ) -> Timed | None:
     """The rounds that ``measure(count, warmup)`` gives, µs; None where ``PYPTO_BENCH`` does not ask for them."""
-    if environment.get("PYPTO_BENCH", "") in _OFF:
+    if not asked(environment):
         return None
     count = _whole(environment, "PYPTO_BENCH_ROUNDS", 100, 1)
     warmup = _whole(environment, "PYPTO_BENCH_WARMUP", 5, 0)

@@ -23,6 +23,8 @@ def graph(
     """Show a program's tasks and edges, and what is wrong with them; exit 1 if an ordering is missing."""
     from .. import program as programs
 
+    if program is None:
+        raise ValueError("`PROGRAM` must be FILE.py:NAME; got none. Try docs/programs/mlp.py:mlp")
     found = _graph_of(program, sizes)
     findings = {
         "missing orderings": programs.missing_orderings(found),
@@ -58,13 +60,17 @@ def simulate(
 
     With PYPTO_BENCH=1 a program is also run, jitted, on the local JAX device, in PYPTO_BENCH_ROUNDS timed rounds.
     """
-    from ._rounds import rounds_asked_for
+    from ._programs import in_users_code, program_at
+    from ._rounds import asked, rounds_asked_for
 
     if capture is not None:
+        if asked():
+            raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
         answer = _replay_of(capture, program, hardware)
-        return _answer(answer, answer.timeline, out, as_json)
+        return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
     timeline = _timeline_of(program, sizes, hardware)
-    rounds = rounds_asked_for(_program_of(program), sizes or [])
+    chosen = program_at(_required(program))
+    rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
     more = {"program": timeline.graph.name if timeline.graph else None}
     _answer(timeline, timeline, out, as_json, more | ({} if rounds is None else {"rounds": rounds.to_dict()}))
     if rounds is not None and not as_json:
@@ -126,33 +132,31 @@ def what_if(
     edits += [chip.Split(*_setting(text, "--split", int)) for text in split or []]
     edits += [chip.SetBlocks(*_setting(text, "--blocks", int)) for text in blocks or []]
     edits += [chip.SetDuration(*_setting(text, "--duration", float)) for text in duration or []]
-    edits += [] if cores is None else [chip.SetCores(cores)]
+    edits += [] if cores is None else [chip.SetCores(_cores(cores, hardware))]
     edits += [chip.SetConstant(*_setting(text, "--set", float)) for text in constants or []]
     if not edits:
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     if capture is not None:
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
-        before = replay.timeline
+        notes = [*replay.broken, *notes]
+        replay.require_an_answer(edits)
+        answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
-        notes, before = [], _timeline_of(program, sizes, hardware)
-    answer = chip.what_if(before, edits)
-    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes)
+        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware), edits)
+    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
 
 
-def _program_of(place: str | None) -> "programs.Program":
-    from ._programs import program_at
-
+def _required(place: str | None) -> str:
     if place is None:
         raise ValueError("`PROGRAM` must be FILE.py:NAME, or --capture a folder of a run; got neither")
-    return program_at(place)
+    return place
 
 
 def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = None) -> "programs.Graph":
-    from .. import program as programs
-    from ._programs import sizes_of
+    from ._programs import graph_at
 
-    return programs.graph(_program_of(place), hardware=hardware, **sizes_of(sizes or []))
+    return graph_at(_required(place), sizes or [], hardware)
 
 
 def _timeline_of(place: str | None, sizes: Sequence[str] | None, hardware: str) -> "chip.Timeline":
@@ -179,8 +183,12 @@ def _answer(
     as_json: bool,
     more: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
+    step_us: float | None = None,
 ) -> None:
-    """Show an answer, with the predicted time on a line of its own, and write the timeline's files."""
+    """Show an answer, with the predicted time on a line of its own, and write the timeline's files.
+
+    The predicted time is the timeline's from the first submission on, or ``step_us``.
+    """
     written = []
     if out is not None:
         from ..artifacts import write_simulation
@@ -191,13 +199,23 @@ def _answer(
     print(answer)
     for note in notes:
         print(note)
-    print(f"\n[MODEL] step_us={timeline.makespan_us:.3f}")
+    print(f"\n[MODEL] step_us={timeline.makespan_us if step_us is None else step_us:.3f}")
     return _tell(written)
 
 
 def _tell(written: Sequence[Path]) -> None:
     if written:
         print("written: " + ", ".join(map(str, written)))
+
+
+def _cores(count: int, hardware: str) -> int:
+    """A number of cube cores that the chip has."""
+    from ..hardware import preset
+
+    there = int(preset(hardware).counts.aic)
+    if not 1 <= count <= there:
+        raise ValueError(f"`--cores` must be 1 to {there}, the cube cores of {hardware}; got {count}")
+    return count
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

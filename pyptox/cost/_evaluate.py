@@ -98,8 +98,8 @@ class Cost:
 
     @property
     def l2_hit(self) -> Any:
-        """Share of the read bytes that L2 supplies."""
-        return 1.0 - self.moved["hbm"] / self.moved["read"]
+        """Share of the read bytes that L2 supplies; 1 where nothing is read."""
+        return 1.0 - self.moved["hbm"] / maximum(self.moved["read"], 1.0)
 
 
 jax.tree_util.register_dataclass(Cost, data_fields=[f.name for f in fields(Cost)], meta_fields=[])

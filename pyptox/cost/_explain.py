@@ -15,7 +15,7 @@ from ._batch import options_for
 from ._core import last_done
 from ._evaluate import Nest, Options, cost_of
 from ._range import outside
-from ._verify import plain_hardware, plain_nest
+from ._verify import misfits, plain_hardware, plain_nest
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Nests with at most so many instructions are also simulated in full."""
@@ -59,6 +59,7 @@ class Explanation:
         attribution: µs by constant of the chip; sums to ``time_us``.
         basis: what the prediction rests on.
         outside: what leaves the range that the chip's constants were fitted on.
+        misfits: why it does not fit the chip, as :func:`pyptox.cost.verify` has it; empty where it does.
     """
 
     kernel: str
@@ -83,6 +84,7 @@ class Explanation:
     attribution: dict[str, float]
     basis: str
     outside: tuple[str, ...]
+    misfits: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,9 +92,10 @@ class Explanation:
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {spec}" for name, spec in self.specs.items())
         values = " ".join(f"{name}={value}" for name, value in self.values.items())
-        lines = [
-            f"{self.time_us:.2f} µs, limited by {self.limit} (bound {self.bound_us:.2f} µs)"
-            + ("" if self.legal else "; does not fit the chip, see `pyptox check`"),
+        lines = [*(f"does not fit the chip: {text}" for text in self.misfits)]
+        lines += ["what follows is what it would take if it did", ""] if lines else []
+        lines += [
+            f"{self.time_us:.2f} µs, limited by {self.limit} (bound {self.bound_us:.2f} µs)",
             f"{self.kernel} on {self.hardware}: {shapes}; {values}",
             f"{self.blocks} blocks on {self.cores} cores, {self.waves} wave{'s' * (self.waves != 1)}; "
             f"{self.cycles:,.0f} cycles; L2 supplies {self.l2_hit:.0%} of reads",
@@ -182,6 +185,7 @@ def explain(
         attribution=attribution,
         basis=hardware.basis,
         outside=outside(nest, chip),
+        misfits=() if cost.legal else misfits(kernel, specs, values, hardware, options),
     )
 
 

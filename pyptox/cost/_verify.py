@@ -152,6 +152,13 @@ def verify(
     return Verification(kernel.name, tuple(errors), tuple(hints))
 
 
+def misfits(
+    kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware, options: Options
+) -> tuple[str, ...]:
+    """The errors of :func:`verify` as text: why a configuration does not fit the chip."""
+    return tuple(map(str, verify(kernel, specs, values, hardware, options).errors))
+
+
 def _where(site: Any) -> str:
     if not site:
         return ""

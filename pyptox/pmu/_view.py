@@ -7,7 +7,7 @@ from typing import Any
 from ..cost import Options, cost_of
 from ..cost._batch import options_for
 from ..cost._range import outside
-from ..cost._verify import plain_hardware, plain_nest
+from ..cost._verify import misfits, plain_hardware, plain_nest
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
@@ -33,6 +33,7 @@ class View:
         l2_hit: share of the read bytes that L2 supplies.
         legal: whether the configuration fits the chip.
         basis, outside: what the prediction rests on, and where it leaves the range that was fitted.
+        misfits: why it does not fit the chip; empty where it does.
     """
 
     kernel: str
@@ -48,6 +49,7 @@ class View:
     legal: bool
     basis: str
     outside: tuple[str, ...]
+    misfits: tuple[str, ...] = ()
 
     @property
     def undetermined(self) -> tuple[str, ...]:
@@ -70,14 +72,16 @@ class View:
             "moved": dict(self.moved),
             "l2_hit": self.l2_hit,
             "legal": self.legal,
+            "misfits": list(self.misfits),
             "basis": self.basis,
             "outside": list(self.outside),
         }
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.values.items())
-        lines = [
-            f"{self.kernel} on {self.hardware}: {values}" + ("" if self.legal else "; does not fit the chip"),
+        lines = [f"does not fit the chip: {text}" for text in self.misfits]
+        lines += [
+            f"{self.kernel} on {self.hardware}: {values}",
             f"event group {self.group.event_type} {self.group.name}, predicted for the busiest core of each kind",
             "",
             "core  counter                          predicted   share",
@@ -146,6 +150,7 @@ def view(
         legal=bool(cost.legal),
         basis=hardware.basis,
         outside=outside(plain_nest(kernel, specs, values, hardware, options), chip),
+        misfits=() if cost.legal else misfits(kernel, specs, values, hardware, options),
     )
 
 

@@ -61,15 +61,15 @@ class _Stochastic(AbstractArithmetic):
 def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, bounds: tuple) -> Any:
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
-    padding = _run._padding(kernel, specs, values, hardware)
+    past, inside = _run._reach(kernel, specs, values, hardware)
 
     def run(inputs: dict, seed: jax.Array) -> tuple:
         arrays = {}
         for name, spec in specs.items():
             source, dtype = kernel.in_place.get(name, name), dtype_of(spec.dtype).jax
             array = jnp.zeros(spec.shape, dtype) if source in kernel.outputs else inputs[source].astype(dtype)
-            arrays[name] = array if spec.values else jnp.pad(array, [(0, extra) for extra in padding[name]])
-        low = _run._Run(arrays, specs, hardware.sizes, False)
+            arrays[name] = array if spec.values else jnp.pad(array, [(0, extra) for extra in past[name]])
+        low = _run._Run(arrays, inside, hardware.sizes, False)
         low.outputs = tuple(kernel.outputs)
         walker = Walker(kernel, low, _Stochastic(low, jax.random.key(seed)), dict(bounds))
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)

@@ -178,7 +178,7 @@ def emulation_of(
 def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, bounds: tuple) -> Emulation:
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
-    padding = _run._padding(kernel, specs, values, hardware)
+    past, inside = _run._reach(kernel, specs, values, hardware)
     capacity, sites = instruction_count(kernel, specs, values, hardware), {}
 
     def run(inputs: dict, table: jax.Array, one: jax.Array) -> tuple:
@@ -186,9 +186,9 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
             source, dtype = kernel.in_place.get(name, name), dtype_of(spec.dtype).jax
             array = jnp.zeros(spec.shape, dtype) if source in kernel.outputs else inputs[source].astype(dtype)
             array = _single(array) if name in kernel.outputs else array
-            return array if spec.values else jnp.pad(array, [(0, extra) for extra in padding[name]])
+            return array if spec.values else jnp.pad(array, [(0, extra) for extra in past[name]])
 
-        low = _run._Run({name: place(name, spec) for name, spec in specs.items()}, specs, hardware.sizes, False)
+        low = _run._Run({name: place(name, spec) for name, spec in specs.items()}, inside, hardware.sizes, False)
         low.outputs = tuple(kernel.outputs)
         walker = Walker(kernel, low, _Emulated(low, table, one, sites), dict(bounds))
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)

@@ -264,7 +264,7 @@ def _compiled(
 ) -> Shadow:
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
-    padding = _run._padding(kernel, specs, values, hardware)
+    past, inside = _run._reach(kernel, specs, values, hardware)
     capacity = instruction_count(kernel, specs, values, hardware)
     sites: dict[Site, int] = {}
 
@@ -272,15 +272,15 @@ def _compiled(
         """The padded tensor: an input, zeros, or the input that an output starts as."""
         source = kernel.in_place.get(name, name)
         array = jnp.zeros(specs[name].shape, dtype) if source in kernel.outputs else inputs[source].astype(dtype)
-        return array if specs[name].values else jnp.pad(array, [(0, extra) for extra in padding[name]])
+        return array if specs[name].values else jnp.pad(array, [(0, extra) for extra in past[name]])
 
     def outputs_of(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array, measure: bool) -> tuple:
         low_arrays = {name: place(name, low_in, dtype_of(spec.dtype).jax) for name, spec in specs.items()}
         own = {*high_in, *kernel.outputs}
         wide_in = {name: array.astype(jnp.float64) for name, array in low_in.items()} | high_in
         high_arrays = low_arrays | {name: place(name, wide_in, jnp.dtype(jnp.float64)) for name in specs if name in own}
-        low = _run._Run(low_arrays, specs, hardware.sizes, False)
-        high = _run._Run(high_arrays, specs, hardware.sizes, True)
+        low = _run._Run(low_arrays, inside, hardware.sizes, False)
+        high = _run._Run(high_arrays, inside, hardware.sizes, True)
         high.values = low.values  # where loops and the grid stand
         low.outputs = tuple(kernel.outputs)
         shadow = _Shadow(low, high, theta, one, sites, measure)

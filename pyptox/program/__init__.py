@@ -22,3 +22,4 @@ from ._submit import submit as submit
 from ._task import Arg as Arg
 from ._task import Task as Task
 from ._tensor import Tensor as Tensor
+from ._warm import warm as warm

@@ -6,6 +6,7 @@ read leaves no edge**, since readers leave no entry.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from ..lang._types import Spec
 from ._program import Program
 from ._scope import Scope
 from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Task
-from ._tensor import Buffer, Tensor, indices
+from ._tensor import Buffer, ProgramError, Tensor, indices
 
 
 @dataclass(frozen=True)
@@ -110,20 +111,42 @@ class Graph:
         return "\n".join(lines)
 
 
-@dataclass
-class _Entry:
-    """What one task wrote."""
+class _Views:
+    """Numbers for the distinct views of a program, and how each pair of one buffer overlaps: computed once."""
 
-    task: int
-    tensor: Tensor
+    def __init__(self):
+        self.numbers: dict[tuple, int] = {}
+        self.views: list[Tensor] = []
+        self.kinds: dict[tuple[int, int], str | None] = {}
+
+    def number(self, view: Tensor) -> int:
+        """The same for views that address the same elements of a buffer."""
+        key = view.buffer.number, view.offset, view.shape, view.strides
+        found = self.numbers.setdefault(key, len(self.views))
+        if found == len(self.views):
+            self.views.append(view)
+        return found
+
+    def overlap(self, reader: int, written: int) -> str | None:
+        """:func:`overlap` of two of them."""
+        pair = reader, written
+        if pair not in self.kinds:
+            self.kinds[pair] = overlap(self.views[reader], self.views[written])
+        return self.kinds[pair]
 
 
-def infer(tasks: tuple[Task, ...]) -> Iterator[Edge]:
-    """The edges of tasks in the order of their submission; no task is taken to have retired.
+def infer(tasks: tuple[Task, ...], retired_after: int | None = None) -> Iterator[Edge]:
+    """The edges of tasks in the order of their submission.
+
+    Args:
+        tasks: the tasks.
+        retired_after: an entry of the tensor map is gone when so many tasks have been submitted since; by default no
+            task is taken to have retired.
 
     Source: pto_dep_compute.h and pto_tensormap.h of the runtime.
     """
-    live: dict[int, list[_Entry]] = {}
+    live: dict[int, deque[tuple[int, int]]] = {}  # by buffer: task and view of what was written, newest first
+    views = _Views()
     for task in tasks:
         for pred in task.deps:
             yield Edge(pred, task.number, "explicit", ("wait", "retain"))
@@ -134,16 +157,20 @@ def infer(tasks: tuple[Task, ...]) -> Iterator[Edge]:
             if arg.direction != OUTPUT and creator is not None:
                 yield Edge(creator, task.number, "creator", ("wait", "retain"), position)
             if arg.direction in (INPUT, INOUT) and not arg.tensor.buffer.manual_dep and not arg.no_dep:
-                entries = live.get(arg.tensor.buffer.number, [])
-                for entry in list(entries):
-                    kind = overlap(arg.tensor, entry.tensor)
+                entries, view = live.get(arg.tensor.buffer.number, deque()), views.number(arg.tensor)
+                while retired_after is not None and entries and entries[-1][0] < task.number - retired_after:
+                    entries.pop()
+                kinds = [views.overlap(view, written) for _, written in entries]
+                for (pred, _), kind in zip(entries, kinds, strict=True):
                     if kind is not None:
-                        yield Edge(entry.task, task.number, "tensormap", ("wait",), position, kind)
-                        if kind == "covered" and arg.direction == INOUT:
-                            entries.remove(entry)
+                        yield Edge(pred, task.number, "tensormap", ("wait",), position, kind)
+                if arg.direction == INOUT and "covered" in kinds:
+                    left = (entry for entry, kind in zip(entries, kinds, strict=True) if kind != "covered")
+                    live[arg.tensor.buffer.number] = deque(left)
         for arg in task.args:
             if arg.direction in (INOUT, OUTPUT_EXISTING) and not arg.tensor.buffer.manual_dep:
-                live.setdefault(arg.tensor.buffer.number, []).insert(0, _Entry(task.number, arg.tensor))
+                entry = task.number, views.number(arg.tensor)
+                live.setdefault(arg.tensor.buffer.number, deque()).appendleft(entry)
 
 
 def overlap(reader: Tensor, written: Tensor) -> str | None:
@@ -182,15 +209,37 @@ def _extent(view: Tensor) -> tuple[int, int]:
     return view.offset, view.offset + reach + 1
 
 
-def graph(program: Program, *specs: Spec, hardware: Hardware | None = None, **sizes: Any) -> Graph:
-    """The tasks and edges of a program on arguments of these specs, or of its named sizes."""
+def graph(
+    program: Program,
+    *specs: Spec,
+    hardware: Hardware | None = None,
+    retired_after: int | None = None,
+    **sizes: Any,
+) -> Graph:
+    """The tasks and edges of a program on arguments of these specs, or of its named sizes.
+
+    Args:
+        program: the program.
+        specs: one for each argument, or none.
+        hardware: the chip that kernels choose their grids for; a2a3 by default.
+        retired_after: tasks are taken to have retired, and left the tensor map, when so many more were submitted. By
+            default none has, so that tasks which write one buffer again and again wait for all writers before: edges
+            grow with the square of the tasks. A window keeps a long program's graph small; a race that crosses it is
+            then reported though the runtime may still see it.
+        sizes: named sizes.
+
+    Raises:
+        ProgramError: a window below 1, or what the program asks for in vain.
+    """
+    if retired_after is not None and retired_after < 1:
+        raise ProgramError(f"`retired_after` must be at least 1 task, or None; got {retired_after}")
     arguments: Mapping[str, Spec] = program.specs(*specs, **sizes)
     recording, results = program.record(arguments, hardware)
     tasks = tuple(recording.tasks)
     return Graph(
         program.name,
         tasks,
-        tuple(infer(tasks)),
+        tuple(infer(tasks, retired_after)),
         tuple(recording.buffers),
         dict(arguments),
         results,

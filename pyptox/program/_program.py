@@ -65,6 +65,8 @@ class Program:
         results = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(tensor, Tensor) for tensor in results):
             raise ProgramError(f"`{self.name}` must return the tensors that it computes; got {result!r}")
+        for tensor in results:
+            recording.own(tensor, f"what `{self.name}` returns")
         return recording, results
 
     def __repr__(self) -> str:

@@ -36,6 +36,24 @@ class Recording:
         """The buffer of an argument of the program."""
         return self._whole(Buffer(len(self.buffers), name, spec.shape, spec.dtype, values=spec.values))
 
+    def own(self, tensor: Any, what: str) -> Tensor:
+        """``tensor``, or what :func:`no_dep` holds; it must be of this program.
+
+        Raises:
+            ProgramError: it is none, or another program's.
+        """
+        found = tensor.tensor if isinstance(tensor, NoDep) else tensor
+        if not isinstance(found, Tensor):
+            kind = type(found).__name__
+            raise ProgramError(f"{what} expects a tensor of the program; got {found!r} ({kind})")
+        number = found.buffer.number
+        if not (number < len(self.buffers) and self.buffers[number] is found.buffer):
+            raise ProgramError(
+                f"{what} expects a tensor of this program; {found} was made while another was read. Make it an "
+                "argument, or allocate it here"
+            )
+        return found
+
     def _whole(self, made: Buffer) -> Tensor:
         self.buffers.append(made)
         return Tensor(made, made.shape, dense_strides(made.shape), 0, made.creator)
@@ -81,7 +99,10 @@ def empty(shape: Iterable[int], dtype: str, *, name: str = "empty", manual_dep: 
     """
     recording = current()
     number = len(recording.tasks)
-    tensor = recording.buffer(name, shape, dtype, number, manual_dep)
+    if not isinstance(shape, Iterable):
+        raise ProgramError(f"`shape` of `empty` must be sizes, such as (16, 64); got {shape!r}")
+    spec = Spec(tuple(shape), dtype)
+    tensor = recording.buffer(name, spec.shape, spec.dtype, number, manual_dep)
     arg = Arg(name, tensor, OUTPUT)
     recording.tasks.append(Task(number, f"alloc {name}", None, (arg,), shape="ALLOC", **_placed(recording)))
     return tensor
@@ -95,7 +116,7 @@ def dummy(*, deps: Iterable[Task | Tensor], name: str = "dummy") -> Task:
         name,
         None,
         (),
-        deps=_tasks(deps),
+        deps=_tasks(deps, recording),
         **_placed(recording),
     )
     recording.tasks.append(task)
@@ -131,25 +152,26 @@ def submit(
     """
     recording = current()
     number = len(recording.tasks)
+    if not isinstance(kernel, Kernel):
+        raise ProgramError(
+            f"`kernel` must be a kernel, such as px.kernels.matmul; got {kernel!r} ({type(kernel).__name__})"
+        )
     if len(inputs) != len(kernel.inputs):
         raise ProgramError(
             f"`{kernel.name}` takes {len(kernel.inputs)} inputs ({', '.join(kernel.inputs)}); got {len(inputs)}"
         )
     control, passed, tensors, untracked = {}, {}, {}, set()
     for title, value in zip(kernel.inputs, inputs, strict=True):
-        if isinstance(value, NoDep):
-            untracked.add(title)
-            value = value.tensor
         if isinstance(value, Spec) and value.values is not None:
             control[title] = value
-        elif isinstance(value, Tensor) and value.buffer.values is not None:
-            control[title], passed[title] = value.spec, value
-        elif isinstance(value, Tensor):
-            tensors[title] = value
+            continue
+        tensor = recording.own(value, f"`{title}` of `{kernel.name}`")
+        if isinstance(value, NoDep):
+            untracked.add(title)
+        if tensor.buffer.values is not None:
+            control[title], passed[title] = tensor.spec, tensor
         else:
-            raise ProgramError(
-                f"`{title}` of `{kernel.name}` expects a tensor of the program; got {type(value).__name__}"
-            )
+            tensors[title] = tensor
     specs = kernel.specs(**{n: control[n] if n in control else tensors[n].spec for n in kernel.inputs})
     configuration = kernel.configuration(values)
     blocks, shape, added = _read(kernel, tuple(specs.items()), tuple(configuration.items()), recording.hardware)
@@ -178,7 +200,7 @@ def submit(
                 OUTPUT,
             )
         else:
-            tensor, direction = place.tensor if isinstance(place, NoDep) else place, OUTPUT_EXISTING
+            tensor, direction = recording.own(place, f"`out` of `{kernel.name}`"), OUTPUT_EXISTING
             if tensor.shape != spec.shape or tensor.dtype != spec.dtype:
                 raise ProgramError(f"`{title}` of `{kernel.name}` must be {spec}; got {tensor}")
             if title in added:
@@ -196,7 +218,7 @@ def submit(
             configuration,
             blocks,
             shape,
-            deps=_tasks(deps),
+            deps=_tasks(deps, recording),
             early=allow_early_resolve,
             sync_start=sync_start,
             **_placed(recording),
@@ -212,12 +234,20 @@ def _placed(recording: Recording) -> dict[str, Any]:
     return {"scope": scope.mode, "depth": scope.depth, "scope_number": scope.number}
 
 
-def _tasks(deps: Iterable[Task | Tensor]) -> tuple[int, ...]:
+def _tasks(deps: Iterable[Task | Tensor], recording: Recording) -> tuple[int, ...]:
+    if isinstance(deps, Task | Tensor | str) or not isinstance(deps, Iterable):
+        raise ProgramError(f"`deps` must be a list of tasks, or of tensors that a task returned; got {deps!r}")
     numbers = []
     for dep in deps:
         number = dep.number if isinstance(dep, Task) else dep.task if isinstance(dep, Tensor) else None
         if number is None:
             raise ProgramError(f"`deps` expects tasks, or tensors that a task returned; got {dep!r}")
+        if isinstance(dep, Tensor):
+            recording.own(dep, "`deps`")
+        elif not (number < len(recording.tasks) and recording.tasks[number] is dep):
+            raise ProgramError(
+                f"`deps` expects tasks of this program; {dep.label} was submitted while another was read"
+            )
         numbers.append(number)
     return tuple(dict.fromkeys(numbers))
 

@@ -52,6 +52,8 @@ class Task:
         scope: ``auto`` or ``manual``.
         depth: of the scope that it was submitted in.
         scope_number: of that scope.
+        warms: of a warm the regions that it brings into L2, in order; a warm has no kernel.
+        context: of a warm, which of the SDMA contexts streams it.
         deps: tasks that were declared, in order.
         early: it was submitted with ``allow_early_resolve``.
         sync_start: its blocks start together.
@@ -72,6 +74,8 @@ class Task:
     early: bool = False
     sync_start: bool = False
     scope_number: int = 0
+    warms: tuple[Tensor, ...] = ()
+    context: int = 0
 
     @property
     def label(self) -> str:

@@ -20,6 +20,7 @@ from . import (
     _instruction,
     _kernel_task_times,
     _l2_hit_pipe_profile,
+    _l2_prefetch,
     _memory_streaming,
     _precision,
     _ring_heap,
@@ -45,7 +46,11 @@ FILES = {
     "scheduling": Source(_scheduling.problem),
     "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
     "ring_heap": _ring_heap.SOURCE,
+<<<<<<< HEAD
     "decode_e2e": Source(_decode_e2e.problem),
+=======
+    "l2_prefetch": _l2_prefetch.SOURCE,
+>>>>>>> main
 }
 
 
@@ -71,8 +76,10 @@ class Report:
         return {
             "covered": sum(r["covered"] for r in rows),
             "not_covered": dict(Counter(r["reason"] for r in rows if not r["covered"])),
+            "absolute": len(errors),
             "mean_error": float(np.mean(errors)) if errors else None,
             "median_error": float(np.median(errors)) if errors else None,
+            "ratios": self._ratios(name),
             "assumed": _by_assumption(rows),
             "outcomes": len(judged),
             "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
@@ -95,8 +102,18 @@ class Report:
                 agree = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in clear) / len(clear)
                 ranks = [np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True)]
                 off = float(np.median([abs((a[1] / b[1]) / (a[0] / b[0]) - 1.0) for a, b in clear]))
-                result[name] = {"rank": float(np.corrcoef(*ranks)[0, 1]), "sign": agree, "ratio_error": off}
+                result[name] = {"rank": float(np.corrcoef(ranks[0], ranks[1])[0, 1]), "sign": agree, "ratio_error": off}
         return result
+
+    def _ratios(self, file: str) -> dict[str, float] | None:
+        """Of a file with groups: pairs in one group that differ by more than 3 %, the share of them whose order is
+        right, and the median over groups of their ratios' median error. None where there is no pair."""
+        names = {r["group"] for r in self.rows if r["file"] == file}
+        pairs = [p for name, pairs in self._pairs().items() if name in names for p in _clear(pairs)]
+        if not pairs:
+            return None
+        right = sum((a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs) / len(pairs)
+        return {"pairs": len(pairs), "sign": right, "ratio_error": float(np.median(list(self.ratios(file).values())))}
 
     def ratios(self, file: str) -> dict[str, float]:
         """By group of a file the median error of the ratios between its rows that differ by more than 3 %."""
@@ -106,9 +123,15 @@ class Report:
     def __str__(self) -> str:
         data, lines = self.to_dict(), [f"predicted for {self.chip}"] if self.chip else []
         for name, s in data["files"].items():
-            error = (
-                "" if s["mean_error"] is None else f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
-            )
+            error = ""
+            if s["mean_error"] is not None:
+                error = f"; error mean {s['mean_error']:.1%}, median {s['median_error']:.1%}"
+                error += "" if s["absolute"] == s["covered"] else f" of {s['absolute']} absolute ones"
+            if s["ratios"]:
+                error += (
+                    f"; in groups sign right in {s['ratios']['sign']:.0%} of {s['ratios']['pairs']} pairs that differ "
+                    f"by more than 3 %, ratios off by {s['ratios']['ratio_error']:.1%} (median)"
+                )
             outcomes = f"; outcomes {s['outcomes_agree']}/{s['outcomes']}" if s["outcomes"] else ""
             lines.append(f"{name}: {s['covered']} rows covered{error}{outcomes}")
             if len(s["assumed"]) <= _ASSUMPTIONS:
@@ -120,9 +143,13 @@ class Report:
         ]
         return "\n".join(lines)
 
+    def document(self) -> str:
+        """The rows as JSON text."""
+        return json.dumps(self.rows, indent=1, allow_nan=False)
+
     def save(self, path: str | Path) -> None:
         """Write the rows as JSON, all or nothing."""
-        write_whole(path, json.dumps(self.rows, indent=1, allow_nan=False) + "\n")
+        write_whole(path, self.document() + "\n")
 
 
 _ASSUMPTIONS = 6

@@ -128,6 +128,21 @@ class Launches:
 
 
 @dataclass(frozen=True)
+class TierTime:
+    """How long a tier of the V200 benchmark takes, from the published mean times of its kernels' blocks."""
+
+    width: int
+    measured: float
+    assumed: tuple[str, ...] = ("kernels take their published means in every tier",)
+    unit: str = "us"
+    absolute: bool = True
+
+    def predict(self, hardware: Hardware) -> tuple[float, bool]:
+        """µs of the layer's program."""
+        return simulate(layer(self.width), hardware=hardware).makespan_us, True
+
+
+@dataclass(frozen=True)
 class Spread:
     """From the first to the last start of a task's blocks on an A5; the baseline sets how long a block takes."""
 
@@ -159,6 +174,8 @@ def problem(row: Row):
     metric = text(row, "metric")
     if "dispatch count" in metric and "v200" in text(row, "group"):
         return Launches(width_of(text(row, "variant")), number(row, "value"))
+    if "v200" in text(row, "group") and text(row, "unit") in UNITS_US and re.search(r"wall|latency|time|span", metric):
+        return TierTime(width_of(text(row, "variant")), number(row, "value") * UNITS_US[text(row, "unit")])
     if "scheduling gap" in metric:
         return Boundaries(count(row, "tasks"), number(row, "value"))
     if "occupancy" in metric:

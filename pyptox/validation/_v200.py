@@ -166,4 +166,4 @@ def product_task(m: int, k: int, n: int, depth: int, columns: int, dtype: str) -
 
     values = matmul.configuration({"m": min(m, 16), "n": columns, "k": depth, "stages": 2, "group": 1})
     args = tuple(arg(number, name) for number, name in enumerate(specs))
-    return Task(0, "matmul", matmul, args, {}, values=values, blocks=-(-n // columns), shape="AIC")
+    return Task(0, "matmul", matmul, args, values=values, blocks=-(-n // columns), shape="AIC")

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pyptox.chip import Memory, Schedule, Workload, a2a3_schedule
+from pyptox.chip import Memory, Schedule, Sdma, Warms, Workload, a2a3_schedule
 
 
-def _memory(rng: np.random.Generator, durations: list[float]) -> Memory:
-    """Regions that mostly fit together, and tasks that use some of them."""
+def _memory(rng: np.random.Generator, durations: list[float], warm: list[bool] | None = None) -> Memory:
+    """Regions that mostly fit together, and tasks that use some of them; those marked warm them instead."""
     count, regions = len(durations), int(rng.integers(1, 12))
     uses = []
     for _ in durations:
@@ -19,11 +19,21 @@ def _memory(rng: np.random.Generator, durations: list[float]) -> Memory:
     columns = [[d * x for d, x in zip(durations, rng.uniform(0, 1, count), strict=True)] for _ in range(3)]
     sizes = rng.integers(1, 100, regions).tolist()
     together = rng.integers(1, 25, count).tolist()
-    return Memory.of(*columns, regions=sizes, uses=uses, together=together, capacity=float(rng.integers(20, 400)))
+    warms = None
+    if warm is not None:
+        targets = [[(n, float(rng.random())) for n, _ in each] if w else [] for each, w in zip(uses, warm, strict=True)]
+        uses = [[] if w else each for each, w in zip(uses, warm, strict=True)]
+        per = float(rng.exponential(max(durations, default=1.0) / 50))
+        sdma = Sdma(byte_us=per + 1e-6, hit_byte_us=per / 9, shared_byte_us=1.3 * per + 1e-6, startup_us=per * 30)
+        contexts = rng.integers(0, 2, count).tolist()
+        warms = Warms.of(targets, context=contexts, hbm_byte_us=0.2 * per, sdma=sdma)
+    return Memory.of(
+        *columns, regions=sizes, uses=uses, together=together, capacity=float(rng.integers(20, 400)), warms=warms
+    )
 
 
 def _random(
-    seed: int, *, tasks: int | None = None, ties: bool | None = None, memory: bool = False
+    seed: int, *, tasks: int | None = None, ties: bool | None = None, memory: bool = False, warms: bool = False
 ) -> tuple[Workload, Schedule, int]:
     """Tasks, constants and clusters: layered, random and wide graphs in turn."""
     rng = np.random.default_rng(seed)
@@ -46,7 +56,8 @@ def _random(
     durations = [float(t) if k else 0.0 for t, k in zip(times, kernel, strict=True)]
     cores = [clusters * (2 if shape == "AIV" else 1) for shape in shapes]
     together = [share > 0.5 and n <= limit and rng.random() < 0.3 for n, limit in zip(blocks, cores, strict=True)]
-    moves = _memory(rng, durations) if memory else None
+    warm = [k and bool(rng.random() < 0.3) for k in kernel] if warms else None
+    moves = _memory(rng, durations, warm) if memory else None
     some = (rng.random(count) < 0.1).tolist()
     work = Workload.of(
         shapes, blocks, durations, waits, early=flags, sync_start=together, predicated=some, memory=moves

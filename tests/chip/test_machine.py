@@ -1,5 +1,6 @@
 """The jitted machine equals the rules in plain Python, and each rule gives the times that it says."""
 
+import dataclasses
 from dataclasses import fields
 
 import numpy as np
@@ -37,10 +38,21 @@ def test_the_machine_equals_the_oracle_where_blocks_share_memory(random_workload
         both(*random_workload(seed, memory=True), repeated=seed % 2 == 0)
 
 
+def test_the_machine_equals_the_oracle_with_warms(random_workload):
+    found = 0
+    for seed in (*range(7008, 7011), *range(7020, 7023), *range(7014, 7017), *range(7026, 7029)):
+        work, schedule, clusters = random_workload(seed, tasks=50, memory=True, warms=True)
+        record = both(work, schedule, clusters, repeated=seed % 2 == 0)[1]
+        without = dataclasses.replace(work, memory=dataclasses.replace(work.memory, warms=None))
+        other = run(without, schedule, clusters, seed % 2 == 0)[1]
+        found += int((record.memory[:, :2] != other.memory[:, :2]).any(1).sum())
+    assert found > 50
+
+
 @pytest.mark.slow
 def test_the_machine_equals_the_oracle_on_many_graphs(random_workload):
     for seed in range(1000, 3000):
-        both(*random_workload(seed, memory=seed % 2 == 0))
+        both(*random_workload(seed, memory=seed % 2 == 0, warms=seed % 4 == 0))
 
 
 def test_the_machine_equals_the_oracle_on_a_large_graph(random_workload):

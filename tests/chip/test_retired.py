@@ -1,0 +1,66 @@
+"""Edges of producers that have finished before the submission cost nothing."""
+
+import numpy as np
+import pytest
+
+import pyptox as px
+from pyptox import chip
+from pyptox import kernels as k
+from pyptox import program as pp
+from pyptox.chip._retired import _lapsed
+
+
+@pp.program(sizes=lambda n=20: {"x": px.spec((16, 1024), "fp32"), "count": px.spec((n, 16), "fp32")})
+def chain(x, count):
+    """A residual stream on two buffers in turn, as programs of layers have it."""
+    streams, value = [pp.empty(x.shape, "fp32") for _ in range(2)], x
+    for n in range(count.shape[0]):
+        value = pp.submit(k.residual_add, value, x, out=streams[n % 2], m=16, n=256)
+    return value
+
+
+@pytest.mark.parametrize("tasks", [20, 60])
+def test_a_chain_on_two_buffers_grows_with_its_tasks_and_its_account_adds_up(tasks):
+    timeline = chip.simulate(pp.graph(chain, n=tasks))
+    parts = timeline.attribution()
+    assert sum(parts.values()) == pytest.approx(timeline.makespan_us, rel=1e-9)
+    assert parts["submit_edge_us"] < 0.05 * timeline.makespan_us
+    each = timeline.makespan_us / tasks
+    assert 0.9 < each / (chip.simulate(pp.graph(chain, n=10)).makespan_us / 10) < 1.1
+
+
+def test_the_edges_that_cost_are_those_of_producers_still_at_work():
+    timeline = chip.simulate(pp.graph(chain, n=60))
+    work, times = timeline.workload, timeline.times
+    begun = np.concatenate([[0.0], times.submitted[:-1]])
+    lapsed = [sum(times.finish[p] <= begun[n] for p in preds) for n, preds in enumerate(work.waits)]
+    assert work.lapsed is not None
+    assert work.lapsed.tolist() == lapsed
+    assert 0 < sum(lapsed) < work.edges.sum()
+
+
+def test_plain_workloads_pay_for_every_edge():
+    work = chip.Workload.of(["AIC", "AIC"], [1, 1], [0.0, 0.0], [[], [0]])
+    assert chip.simulate(work).times.submitted.tolist()[1] == pytest.approx(2 * 0.46 + 0.18, abs=1e-3)
+
+
+def test_a_change_is_simulated_with_its_own_edges():
+    answer = chip.what_if(pp.graph(chain, n=30), [chip.SetConstant("submit_us", 30.0)])
+    work = answer.after.workload
+    assert work.lapsed is not None
+    assert answer.before.workload.lapsed is not None
+    assert work.lapsed.sum() > answer.before.workload.lapsed.sum()
+    producers = [np.array(p, np.int64) for p in work.waits]
+    assert _lapsed(work, producers, answer.after.times.finish, answer.after.schedule).tolist() == work.lapsed.tolist()
+
+
+def test_a_window_keeps_the_graph_small_and_what_is_simulated_the_same():
+    every, window = pp.graph(chain, n=60), pp.graph(chain, n=60, retired_after=8)
+    assert len(every.edges) > 900
+    assert len(window.edges) < 60 * 8
+    assert chip.simulate(window).makespan_us == pytest.approx(chip.simulate(every).makespan_us, rel=0.01)
+
+
+def test_a_window_below_one_task_is_refused():
+    with pytest.raises(px.PyptoxError, match="`retired_after` must be at least 1"):
+        pp.graph(chain, retired_after=0)

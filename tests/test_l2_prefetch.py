@@ -1,0 +1,177 @@
+"""Published rows about warms, and the search for one on a decode step."""
+
+import pytest
+
+import autotune
+from pyptox import PyptoxError, chip, validation
+from pyptox import program as pp
+from pyptox.hardware import a2a3
+from pyptox.validation import _decode_layers as layers
+from pyptox.validation import _l2_prefetch as rows
+
+HEADER = (
+    "id,group,workload,ranks,warm_set,bytes_mb,scopes,contexts,issue_order,anchor,baseline_us,measured_us,delta_us,"
+    "delta_pct,bandwidth_gbs,duration_us,metric,outcome_sign,split"
+)
+
+
+def answers(folder, *lines: str) -> dict[str, dict]:
+    (folder / "l2_prefetch.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    return {row["id"]: row for row in validation.validate(folder, a2a3()).rows}
+
+
+@pytest.fixture(scope="module")
+def published(shared):
+    found = validation._report.read(shared / "measured", "l2_prefetch")
+    return {row["id"]: validation._report._answer("l2_prefetch", row, a2a3()) for row in found}
+
+
+def test_every_sign_of_a_warm_is_right(published):
+    judged = [row for row in published.values() if row["outcome_predicted"] is not None]
+    assert len(judged) >= 12
+    assert {row["id"] for row in judged if row["outcome_predicted"] != row["outcome_measured"]} == set()
+
+
+def test_gains_are_within_a_factor_of_two(published):
+    gains = [r for r in published.values() if r["outcome_measured"] == "gain" and r["measured"] and r["measured"] < 0]
+    assert len(gains) >= 6
+    assert all(0.5 <= row["predicted"] / row["measured"] <= 2.0 for row in gains)
+
+
+def test_anchors_and_sets_are_in_the_published_order(published):
+    for names in (("l2_anchor_q", "l2_anchor_kv", "l2_anchor_rms"), ("l2_set_woa_wob", "l2_set_woa", "l2_set_wob")):
+        measured, predicted = ([published[name][key] for name in names] for key in ("measured", "predicted"))
+        assert measured == sorted(measured)
+        assert predicted == sorted(predicted)
+
+
+def test_streams_and_spans_are_near(published):
+    near = {r["id"]: r["relative_error"] for r in published.values() if r["unit"] in ("GB/s", "MB")}
+    near |= {name: published[name]["relative_error"] for name in ("l2_layer_SWA", "l2_layer_CSA", "l2_moe_ffn_b")}
+    assert len(near) >= 8
+    assert max(map(abs, near.values())) < 0.25
+
+
+def test_one_program_gives_the_published_span_of_a_step():
+    assert chip.simulate(layers.decode_step(a2a3()).work).makespan_us == pytest.approx(34423.7, rel=0.01)
+    weights = layers.WEIGHTS
+    assert sum(weights[name] for name in ("w1", "w3", "w2", "shared")) / 1e6 == pytest.approx(427.8, abs=0.1)
+    attention = sum(weights[name] for name in ("wqkv_a", "wq_b", "wo_a", "wo_b")) / 1e6
+    assert attention == pytest.approx(146.9, abs=0.2)
+
+
+def test_one_context_beats_two_and_half_of_l2_beats_more_than_it(tmp_path):
+    found = answers(
+        tmp_path,
+        "one,g,,,o-proj,,1,1,,,,,,-1.0,,,p50,gain,",
+        "two,g,,,o-proj,,2,2,,,,,,1.0,,,p50,,",
+        "half,g,,,wo_a+wo_b,100.7,1,1,,,,,,-1.0,,,p50,gain,",
+        "more,g,,,+ routed w1 + w3,268.4,1,1,,,,,,3.0,,,p50,loss,",
+    )
+    assert found["one"]["predicted"] == found["half"]["predicted"] < found["two"]["predicted"]
+    assert found["half"]["predicted"] < 0 < found["more"]["predicted"]
+
+
+def test_rows_that_state_too_little_say_why(published, tmp_path):
+    left = {row["id"]: row["reason"] for row in published.values() if not row["covered"]}
+    assert "older runtime" in left["l2_963_e2e"]
+    assert "stalls" in left["l2_spike_20"]
+    assert all(left.values())
+    found = answers(tmp_path, "a,g,,,nothing known,,,,,,,,-3,,,,p50,,", "b,g,,,wo_a,,,,,,,,,,,,p50,,")
+    assert "no set of weights" in found["a"]["reason"]
+    assert "no difference" in found["b"]["reason"]
+
+
+def test_a_row_is_read_in_its_order_and_at_its_anchor():
+    row = {"warm_set": "wo_a,wo_b", "issue_order": "wo_b,wo_a", "anchor": "rms_norm task id", "contexts": "1"}
+    assert rows.plan_of(row) == ((("wo_b", "wo_a"), "rms_norm", 1),)
+    over = {"warm_set": "o-proj plus second warm of q/kv projection at layer entry", "group": "over_warming"}
+    assert rows.plan_of(over) == ((("wo_a", "wo_b"), "q_b", 1), (("wqkv_a", "wq_b"), "hc_pre", 1))
+    assert rows._numbers("+625..+673 relative") == [625.0, 673.0]
+    assert rows._numbers("247-258") == [247.0, 258.0]
+
+
+@pytest.fixture(scope="module")
+def step():
+    return layers.decode_step(a2a3()).work
+
+
+def test_the_search_gains_at_least_what_the_best_published_choice_does(step):
+    found = autotune.prefetch(step, budget=100)
+    best = autotune.prefetch(step, choices=["wo_a,wo_b@q_b"])
+    assert found.gain_us >= best.gain_us > 500
+    assert len(found.tried) <= 101
+    text = str(found)
+    assert "of L2" in text
+    assert "nearest alternatives" in text
+
+
+def test_published_losers_are_explained(step):
+    found = autotune.prefetch(
+        step, choices=["wo_a,wo_b@q_b", "wo_a,wo_b@q_b/2", "wo_a,wo_b,w1,w3@q_b", "wo_a,wo_b@rms_norm"]
+    )
+    why = {str(one): found.why(one.choice) for one in found.tried}
+    assert "too big" in why["wo_a,wo_b,w1,w3@q_b"]
+    assert "contends with" in why["wo_a,wo_b,w1,w3@q_b"]
+    assert "too late" in why["wo_a,wo_b@q_b/2"]
+    assert "holds a vector core that norm_apply waits for" in why["wo_a,wo_b@rms_norm"]
+    margins = {m.weights: m for m in found.margins(found.best.choice)}
+    assert set(margins) == {"wo_a", "wo_b"}
+    assert margins["wo_a"].found > 0.4
+
+
+def test_a_search_is_never_worse_than_no_warm_and_says_what_is_resident(step):
+    found = autotune.prefetch(step, repeated=True, choices=[])
+    assert found.gain_us == 0.0
+    assert found.best.choice == ()
+    small = chip.Memory.of([9.0, 4.0], [0.0, 9.0], [0.0] * 2, regions=[2**20], uses=[[(0, 1.0)], [(0, 1.0)]])
+    work = chip.Workload.of(["AIC"] * 2, [24] * 2, [9.0, 9.0], [[], [0]], names=["t0 up", "t1 down"], memory=small)
+    found = autotune.prefetch(work)
+    assert found.gain_us == 0.0
+    assert "none pays" in str(found)
+    assert [c.name for c in found.candidates.resident] == ["up", "down"]
+
+
+def test_every_choice_of_one_warm_is_tried_where_they_are_few():
+    memory = chip.Memory.of(
+        [9.0, 90.0, 4.0, 4.0],
+        [0.0, 0.0, 9.0, 9.0],
+        [0.0] * 4,
+        regions=[2**22] * 2,
+        uses=[[], [], [(0, 1.0)], [(1, 1.0)]],
+    )
+    names = ["t0 norm", "t1 mix", "t2 up", "t3 down"]
+    work = chip.Workload.of(
+        ["AIV", "AIV", "AIC", "AIC"],
+        [1, 1, 24, 24],
+        [9.0, 90.0, 9.0, 9.0],
+        [[], [0], [1], [2]],
+        names=names,
+        memory=memory,
+    )
+    found = autotune.prefetch(work)
+    assert found.method == "exhaustive"
+    assert found.gain_us > 5
+    assert all(one.time_us >= found.best.time_us for one in found.tried)
+
+
+def test_a_program_is_searched_by_the_arguments_of_its_tasks(tmp_path):
+    import pyptox as px
+
+    @pp.program(sizes=lambda: {"x": px.spec((16, 4096), "bf16"), "w": px.spec((4, 4096, 4096), "bf16")})
+    def stack(x, w):
+        for layer in range(4):
+            x = pp.submit(px.kernels.matmul, x, w[layer], name="up")
+        return x
+
+    found = autotune.prefetch(stack, budget=20)
+    assert list(found.candidates.weights) == ["up.b"]
+    assert found.best.time_us <= found.as_is_us
+    with pytest.raises(PyptoxError, match="cannot be warmed"):
+        autotune.prefetch(stack, choices=["gate@up"])
+    with pytest.raises(PyptoxError, match="is no kind of task"):
+        autotune.prefetch(stack, choices=["up.b@gate"])
+    with pytest.raises(PyptoxError, match="WEIGHTS@ANCHOR"):
+        autotune.prefetch(stack, choices=["up.b"])
+    with pytest.raises(PyptoxError, match="`budget`"):
+        autotune.prefetch(stack, budget=0)
