@@ -5,14 +5,10 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
+from .._errors import VerifierError
 from .._scalar import maximum
 from ..cost._evaluate import Cost, Options, cost_of, options_for, record
-=======
-from .._errors import VerifierError
-from ..cost._evaluate import Options, cost_of, options_for, record
 from ..cost._verify import verify
->>>>>>> main
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
@@ -72,7 +68,6 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
     )
 
 
-<<<<<<< HEAD
 def streaming_us(cost: Cost, chip: Hardware) -> Any:
     """How long the blocks that run together occupy what HBM can serve at once, µs.
 
@@ -85,7 +80,8 @@ def streaming_us(cost: Cost, chip: Hardware) -> Any:
     missing = cost.moved["hbm"] / maximum(cost.moved["read"], 1.0)
     loading = maximum(*(cost.busy.get(pipe, 0.0) for pipe in LOADS)) * missing
     return maximum(cost.hbm_cycles, loading * together / at_once) / chip.clock_mhz / cost.waves
-=======
+
+
 def _refuse(task: Task, hardware: Hardware) -> None:
     """Say which limit of the chip the task breaks."""
     assert task.kernel is not None
@@ -93,7 +89,6 @@ def _refuse(task: Task, hardware: Hardware) -> None:
     values = ",".join(f"{name}={value}" for name, value in task.values.items())
     first = f"`{task.label}` cannot run on {hardware.name} with {values or 'its configuration'}"
     raise VerifierError("; ".join([first, *map(str, found.errors)]))
->>>>>>> main
 
 
 def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:

@@ -12,12 +12,8 @@ from ..cost._evaluate import Options, predict
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..program._task import Task
-<<<<<<< HEAD
 from ._costs import block_cost, same_work, streaming_us
-=======
-from ._costs import block_cost, same_work
 from ._warm import Sdma
->>>>>>> main
 
 
 def durations(graph: Graph) -> Callable[[Hardware], tuple[Any, Any]]:

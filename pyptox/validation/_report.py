@@ -46,11 +46,8 @@ FILES = {
     "scheduling": Source(_scheduling.problem),
     "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
     "ring_heap": _ring_heap.SOURCE,
-<<<<<<< HEAD
     "decode_e2e": Source(_decode_e2e.problem),
-=======
     "l2_prefetch": _l2_prefetch.SOURCE,
->>>>>>> main
 }
 
 
