@@ -16,6 +16,11 @@ from ._prefetch_candidates import WarmScope as WarmScope
 from ._prefetch_result import Margin as Margin
 from ._prefetch_result import PrefetchResult as PrefetchResult
 from ._prefetch_result import Priced as Priced
+from ._program_result import Change as Change
+from ._program_result import Check as Check
+from ._program_result import ProgramCandidate as ProgramCandidate
+from ._program_result import ProgramResult as ProgramResult
+from ._programs import tune_program as tune_program
 from ._progress import Progress as Progress
 from ._result import Candidate as Candidate
 from ._result import Result as Result

@@ -5,6 +5,7 @@ Predicted on the chip (``[MODEL]``); with ``PYPTO_BENCH=1`` the same program is 
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from models.qwen3_14b import (
     Variant,
     decode_program,
     decode_specs,
+    layer_program,
+    layer_specs,
     random_weights,
     variant_named,
 )
@@ -104,15 +107,54 @@ def predict(
     Raises:
         ModelError: no request, or a context beyond the model's.
     """
+    return simulated(variant, config=config, dtype=dtype, batch=batch, context=context, hardware=hardware)[0]
+
+
+def simulated(
+    variant: Variant,
+    *,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    batch: int = 16,
+    context: int = 3338,
+    hardware: Hardware | None = None,
+) -> tuple[Prediction, chip.Timeline]:
+    """:func:`predict`, and the timeline that it is read from."""
     config, machine = config or Config(), hardware or preset("a2a3")
     if batch < 1:
         raise ModelError(f"`batch` must be at least 1; got {batch}")
     specs = decode_specs(config, dtype, [context] * batch)
     graph = pp.graph(decode_program(config, variant, dtype), *specs, hardware=machine)
     timeline = chip.simulate(graph, hardware=machine)
-    attribution, step = timeline.attribution(), timeline.makespan_us
+    return _prediction(timeline, variant, config, dtype, [context] * batch), timeline
+
+
+def predict_layer(
+    variant: Variant,
+    *,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    lengths: Sequence[int] = (3338,) * 16,
+    hardware: Hardware | None = None,
+) -> Prediction:
+    """Simulate one layer of one window by itself, as a stand-alone test of a layer runs it; nothing is in L2.
+
+    Raises:
+        ModelError: no request, more than a window, or a context beyond the model's.
+    """
+    config, machine = config or Config(), hardware or preset("a2a3")
+    program, specs = layer_program(config, variant, dtype), layer_specs(config, variant, dtype, lengths)
+    timeline = chip.simulate(pp.graph(program, *specs, hardware=machine), hardware=machine)
+    return _prediction(timeline, variant, dataclasses.replace(config, layers=1), dtype, lengths)
+
+
+def _prediction(
+    timeline: chip.Timeline, variant: Variant, config: Config, dtype: str, lengths: Sequence[int]
+) -> Prediction:
+    graph, attribution, step = timeline.graph, timeline.attribution(), timeline.makespan_us
+    assert graph is not None
     work, stages = timeline.workload, dict[str, tuple[int, int, float]]()
-    for task, blocks, each in zip(graph.tasks, work.blocks, work.duration_us, strict=True):
+    for task, blocks, each in zip(graph.tasks, work.blocks, timeline.times.block, strict=True):
         if task.kernel is not None:
             cores = 3 if task.shape == "MIX" else 1
             tasks, total, busy = stages.get(task.name, (0, 0, 0.0))
@@ -120,12 +162,12 @@ def predict(
     return Prediction(
         variant.name,
         dtype,
-        machine.name,
+        timeline.hardware.name,
         config.layers,
-        batch,
-        context,
+        len(lengths),
+        max(lengths),
         step,
-        batch / step * 1e6,
+        len(lengths) / step * 1e6,
         len(graph.tasks),
         len(graph.edges),
         timeline.limit,
@@ -135,20 +177,36 @@ def predict(
     )
 
 
-def ladder(**settings: Any) -> list[Prediction]:
-    """:func:`predict` for every step of the ladder."""
-    return [predict(variant, **settings) for variant in LADDER]
+def growing(variant: Variant, steps: int, *, context: int = 3338, **settings: Any) -> list[Prediction]:
+    """:func:`predict` for ``steps`` autoregressive steps: each request has one more key at every step.
+
+    Steps between two whose keys fill the same pages are simulated as well: nothing is interpolated.
+
+    Raises:
+        ModelError: as :func:`predict`, before the first step is simulated.
+    """
+    if steps < 1:
+        raise ModelError(f"`decode-steps` must be at least 1; got {steps}")
+    limit = (settings.get("config") or Config()).context
+    if context + steps - 1 > limit:
+        raise ModelError(f"`context` must be at most {limit - steps + 1} for {steps} steps; got {context}")
+    return [predict(variant, context=context + number, **settings) for number in range(steps)]
 
 
-def ladder_table(steps: Sequence[Prediction]) -> str:
-    """The ladder in a few words a step: time, change, tasks, limit."""
-    lines = [f"{'step':<20} {'µs':>10} {'change':>8} {'tasks':>7} {'edges':>8}  limit"]
-    before = None
-    for s in steps:
-        change = "" if before is None else f"{s.step_us / before - 1:+.1%}"
-        lines.append(f"{s.variant:<20} {s.step_us:>10.1f} {change:>8} {s.tasks:>7} {s.edges:>8}  {s.limit}")
-        before = s.step_us
-    return "\n".join(lines)
+def growing_table(steps: Sequence[Prediction]) -> str:
+    """One line a step, and what all of them take."""
+    total = sum(s.step_us for s in steps)
+    tokens = sum(s.batch for s in steps) / total * 1e6
+    lines = [f"{'step':>5} {'context':>8} {'µs':>11}  limit"]
+    lines += [f"{n:>5} {s.context:>8} {s.step_us:>11.1f}  {s.limit}" for n, s in enumerate(steps)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{len(steps)} steps {total / 1000:.2f} ms, {tokens:.0f} tokens/s",
+            f"[MODEL] total_us={total:.3f}",
+        ]
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- for real

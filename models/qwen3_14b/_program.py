@@ -6,7 +6,7 @@ key is in the cache before attention, and each row attends to as many keys as it
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,14 @@ from pyptox.program import Program, Tensor, submit
 
 from ._config import PAGE, Config, ModelError
 from ._variant import Projection, Variant
-from ._weights import DTYPES, NORMS, PROJECTIONS, checked_dtype, layer_shapes
+from ._weights import NORMS, PROJECTIONS, checked_dtype, layer_shapes
 
 SPLIT = ("q", "k", "v", "o", "gate", "up", "down")
+
+STAGES = {"q": ("q",), "kv": ("k", "v"), "attention": ("o",), "mlp": ("gate", "up", "down")}
+"""Which products are seeded by one task where seeds are funnelled; those behind attention wait for it alone."""
+
+BEHIND = (*STAGES["attention"], *STAGES["mlp"])
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,17 @@ class Step:
         return self.variant.mixed and self.dtype != "a8w8" and len(plan.parts(self.config.hidden)) == 1
 
     # --------------------------------------------------------------------------------------------- small pieces
+    def tile(self, columns: int) -> dict[str, int]:
+        """Of a vector kernel whose block has all rows of a window."""
+        v = self.variant
+        return {"m": -(-v.rows // v.row_steps), "n": columns, "steps": v.row_steps, "stages": v.stages}
+
+    @property
+    def chunk(self) -> dict[str, int]:
+        """Of a kernel that walks over the columns of a row, or over those of a table."""
+        v = self.variant
+        return {"m": v.rows, "n": min(v.columns, 256), "stages": v.stages}
+
     def submit(self, kernel: pl.Kernel, *inputs: Any, **values: Any) -> Any:
         return submit(kernel, *inputs, allow_early_resolve=self.variant.early, **values)
 
@@ -91,7 +107,7 @@ class Step:
         ``each`` columns are a task, all of them where it is 0; ``extra`` is the type of a second output.
         """
         v, (rows, width) = self.variant, inputs[0].shape
-        tile = {"m": v.rows, "n": min(each, v.columns) or v.columns, "stages": v.stages}
+        tile = self.tile(min(each, v.columns) or v.columns)
         if not each or each >= width:
             return self.submit(kernel, *inputs, name=name, **tile)
         outputs = [pp.empty((rows, width), kind, name=name) for kind in (dtype, extra) if kind]
@@ -102,25 +118,28 @@ class Step:
             self.submit(kernel, *parts, out=places, name=name, **tile)
         return outputs[0] if extra is None else tuple(outputs)
 
-    def seeds(self, rows: int, names: Iterable[str]) -> dict[str, Tensor]:
-        """Outputs that blocks add to, at zero; with a funnel all of a layer are seeded by one task."""
+    def seeds(self, rows: int) -> dict[str, Tensor]:
+        """Outputs that blocks add to, at zero: one task for each; with a funnel, one for each stage of the layer."""
         v = self.variant
-        widths = {n: layer_shapes(self.config)[n][1] for n in names if getattr(v, n).splits > 1}
-        if self.dtype == "a8w8" or not widths:
+        widths = {n: layer_shapes(self.config)[n][1] for n in SPLIT if getattr(v, n).splits > 1}
+        if self.dtype == "a8w8":
             return {}
-        tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
-        if not v.funnel:
-            return {
-                n: self.submit(kernels.clear, pp.empty((rows, width), "fp32", name=n), name=f"seed_{n}", **tile)
-                for n, width in widths.items()
-            }
-        pool = pp.empty((rows * sum(widths.values()),), "fp32", name="seeded")
-        done = self.submit(kernels.clear, pool.reshape(rows, sum(widths.values())), name="seed", **tile)
-        seeded, at = {}, 0
-        for n, width in widths.items():
-            part = pool[at : at + rows * width].reshape(rows, width)
-            seeded[n] = Tensor(part.buffer, part.shape, part.strides, part.offset, done.task)
-            at += rows * width
+        stages = STAGES if v.funnel else {name: (name,) for name in SPLIT}
+        seeded = {}
+        for stage, members in stages.items():
+            total = sum(widths.get(name, 0) for name in members)
+            if not total:
+                continue
+            pool = pp.empty((rows * total,), "fp32", name=f"seeded_{stage}")
+            tile = self.tile(4 * v.columns)
+            done = self.submit(kernels.clear, pool.reshape(rows, total), name=f"seed_{stage}", **tile)
+            at = 0
+            for name in members:
+                size = rows * widths.get(name, 0)
+                if size:
+                    part = pool[at : at + size].reshape(rows, widths[name])
+                    seeded[name] = Tensor(part.buffer, part.shape, part.strides, part.offset, done.task)
+                    at += size
         return seeded
 
     # --------------------------------------------------------------------------------------------------- products
@@ -158,12 +177,12 @@ class Step:
         """RMSNorm as the input of projections; ``scaled`` is ``residual gain`` where it is known."""
         v, epsilon = self.variant, self.config.epsilon
         if v.deferred:
-            tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
+            tile = self.chunk
             inverse = self.submit(kernels.rms_reciprocal, residual, name="rms", epsilon=epsilon, **tile)
             if scaled is None:
                 scaled = self.scaled(residual, gain)
             return Normed(*self.quantized(scaled), inverse)
-        tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
+        tile = self.chunk
         rows = self.submit(kernels.rms_norm_tiled, residual, gain, name="rms_norm", epsilon=epsilon, **tile)
         if not self.wide_input:
             rows = self.columns(kernels.convert("bf16"), rows, dtype="bf16", name="cast")
@@ -173,22 +192,26 @@ class Step:
         """``x`` as the cube takes it, in a8w8 with the scale of each row."""
         if self.dtype != "a8w8":
             return x, None
-        v = self.variant
-        return self.submit(kernels.quantize_per_token_tiled, x, name="quantize", m=v.rows, n=v.columns, stages=v.stages)
+        return self.submit(kernels.quantize_per_token_tiled, x, name="quantize", **self.chunk)
 
     # -------------------------------------------------------------------------------------------------- attention
     def attention(
-        self, qkv: tuple[Tensor, Tensor, Tensor], inverse: Tensor, w: Mapping[str, Tensor], rows: Rows
+        self,
+        qkv: tuple[Tensor, Tensor, Tensor],
+        inverse: Tensor,
+        w: Mapping[str, Tensor],
+        rows: Rows,
+        after: Sequence[Tensor] = (),
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attended values (rows, heads · size), and both caches."""
+        """Attended values (rows, heads · size), and both caches; it begins when the tasks of ``after`` are done."""
         build = {"steps": self._in_steps, "paged": self._paged, "fused": self._fused}[self.variant.attention]
-        out, *caches = build(qkv, inverse, w, rows)
+        out, *caches = build(qkv, inverse, w, rows, after)
         return out.reshape(out.shape[0], -1), *caches
 
     def _requests(self, count: int) -> list[slice]:
         return _slices(count, self.variant.requests)
 
-    def _fused(self, qkv, inverse, w, rows: Rows):
+    def _fused(self, qkv, inverse, w, rows: Rows, after: Sequence[Tensor]):
         c, v = self.config, self.variant
         count, half = rows.places.shape[0], c.size // 2
         q, k, value = qkv
@@ -203,6 +226,7 @@ class Step:
                 *(rows.turns[some, :half], rows.turns[some, half:], rows.places[some], rows.table[some]),
                 *(rows.lengths[some], k_cache, v_cache),
                 out={"out": out[some]},
+                deps=after,
                 name="attention",
                 stages=v.stages,
                 preload=v.pages,
@@ -232,18 +256,24 @@ class Step:
         caches = self._cached(turned[1], value, w, rows.slots)
         return turned[0].reshape(count, c.key_heads, c.group, c.size), *caches
 
-    def _paged(self, qkv, inverse, w, rows: Rows):
+    def _paged(self, qkv, inverse, w, rows: Rows, after: Sequence[Tensor]):
         v = self.variant
         q, k_cache, v_cache = self._prepared(qkv, inverse, w, rows)
         out = pp.empty(q.shape, self.stored, name="attended")
         for some in self._requests(q.shape[0]):
             inputs = q[some], k_cache, v_cache, rows.table[some], rows.lengths[some]
             self.submit(
-                kernels.paged_attention, *inputs, out=out[some], name="attention", stages=v.stages, preload=v.pages
+                kernels.paged_attention,
+                *inputs,
+                out=out[some],
+                deps=after,
+                name="attention",
+                stages=v.stages,
+                preload=v.pages,
             )
         return out, k_cache, v_cache
 
-    def _in_steps(self, qkv, inverse, w, rows: Rows):
+    def _in_steps(self, qkv, inverse, w, rows: Rows, after: Sequence[Tensor]):
         v = self.variant
         q, k_cache, v_cache = self._prepared(qkv, inverse, w, rows)
         out = pp.empty(q.shape, self.stored, name="attended")
@@ -252,7 +282,11 @@ class Step:
             table, lengths = rows.table[some], rows.lengths[some]
             keys, values = k_cache[:, these], v_cache[:, these]
             scores = self.submit(
-                kernels.paged_scores, q[some, these], keys, table, lengths, name="scores", stages=v.stages
+                kernels.paged_scores,
+                *(q[some, these], keys, table, lengths),
+                deps=after,
+                name="scores",
+                stages=v.stages,
             )
             weights = self.submit(
                 kernels.softmax_lengths(self.stored), scores, lengths, name="softmax", n=PAGE, stages=v.stages
@@ -284,11 +318,12 @@ class Step:
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
         """Residual stream after a layer, times the gain of the next norm where that is put off, and both caches."""
         v = self.variant
-        seeds = self.seeds(residual.shape[0], SPLIT)
+        seeds = self.seeds(residual.shape[0])
         x = self.normed(residual, w["input_norm"], scaled, rows.ones)
         q, k, value = (self.project(name, x, w, seeds) for name in ("q", "k", "v"))
-        attended, k_cache, v_cache = self.attention((q, k, value), x.inverse, w, rows)
         behind = v.funnel
+        after = [seeds[name] for name in ("o", "gate") if name in seeds and behind]
+        attended, k_cache, v_cache = self.attention((q, k, value), x.inverse, w, rows, after)
         attended = Normed(*self.quantized(attended), rows.ones)
         residual, scaled = self.add("o", attended, w, seeds, residual, w["post_norm"], behind)
         x = self.normed(residual, w["post_norm"], scaled, rows.ones)
@@ -360,8 +395,7 @@ class Step:
 
         It begins when the tasks of ``after`` are done.
         """
-        v = self.variant
-        tile = {"m": v.rows, "n": v.columns, "stages": v.stages}
+        tile = self.chunk
         residual = self.submit(kernels.gather_rows, embedding, tokens, name="embed", deps=after, **tile)
         if self.stored != "fp32":
             residual = self.columns(kernels.convert("fp32"), residual, dtype="fp32", name="embed_cast")
@@ -394,8 +428,7 @@ class Step:
 
     def sample(self, logits: Tensor, base: Tensor) -> Tensor:
         """The first largest logit of every row, int32 (rows, 1)."""
-        v = self.variant
-        _, token = self.submit(kernels.argmax_shard, logits, base, name="sample", m=v.rows, n=v.columns)
+        _, token = self.submit(kernels.argmax_shard, logits, base, name="sample", m=self.chunk["m"], n=self.chunk["n"])
         return token
 
 
@@ -443,6 +476,23 @@ def layer_program(config: Config, variant: Variant, dtype: str) -> Program:
         return tuple(x for x in results if x is not None)
 
     return Program(layer, "layer", names)
+
+
+def layer_specs(config: Config, variant: Variant, dtype: str, lengths: Iterable[int]) -> tuple[Any, ...]:
+    """Specs of the arguments of :func:`layer_program` for one window of requests of ``lengths`` keys.
+
+    Raises:
+        ModelError: as :func:`decode_specs`; more requests than a window has rows.
+    """
+    keys = checked_lengths(config, lengths)
+    if len(keys) > variant.rows:
+        raise ModelError(f"`lengths` must be of at most {variant.rows} requests, a window; got {len(keys)}")
+    ahead = Step(config, variant, checked_dtype(dtype))
+    residual = (len(keys), config.hidden)
+    carried = (spec(residual, "fp32"), *((spec(residual, ahead.input),) if ahead.ahead else ()))
+    gain, turns = spec((config.hidden,), "fp32"), spec((len(keys), config.size), "fp32")
+    weights, cache = layer_arguments(config, dtype).values(), _cache_spec(config, dtype, keys)
+    return (*carried, gain, turns, *_row_specs(config, keys), *weights, cache, cache)
 
 
 @functools.lru_cache(maxsize=64)
@@ -505,25 +555,45 @@ def decode_specs(config: Config, dtype: str, lengths: Iterable[int], *, pages: i
     Raises:
         ModelError: no request, one without a key, or one beyond the model's context.
     """
+    keys = checked_lengths(config, lengths)
+    checked_dtype(dtype)
+    batch, stored = len(keys), "fp32" if dtype == "fp32" else "bf16"
+    rows, cache = _row_specs(config, keys, pages), _cache_spec(config, dtype, keys, pages)
+    layer = [*layer_arguments(config, dtype).values(), cache, cache]
+    table = spec((config.vocabulary, config.hidden), stored)
+    rope = spec((_pages(keys, pages) * PAGE, config.size), "fp32")
+    ends = table, rope, spec((config.hidden,), "fp32"), table, spec((1,), "int32")
+    return (spec((batch,), "int32"), spec((batch,), "int32"), *rows, *ends, *(layer * config.layers))
+
+
+def checked_lengths(config: Config, lengths: Iterable[int]) -> list[int]:
+    """The keys of each request.
+
+    Raises:
+        ModelError: no request, one without a key, or one beyond the model's context.
+    """
     keys = list(lengths)
     if not keys or min(keys) < 1:
         raise ModelError(f"`lengths` must hold a positive number for each request; got {keys}")
     if max(keys) > config.context:
         raise ModelError(f"`lengths` must be at most {config.context}, the model's context; got {max(keys)}")
-    if dtype not in DTYPES:
-        checked_dtype(dtype)
-    batch, stored = len(keys), "fp32" if dtype == "fp32" else "bf16"
-    pages = pages or -(-max(keys) // PAGE)
-    cache = spec((batch * pages, config.key_heads, PAGE, config.size), stored)
-    layer = [*layer_arguments(config, dtype).values(), cache, cache]
-    table = spec((config.vocabulary, config.hidden), stored)
-    return (
-        *(spec((batch,), "int32"), spec((batch,), "int32")),
-        *(spec((batch * config.key_heads,), "int32"), spec((batch, 2), "int32"), spec((batch, pages), "int32")),
-        *(pl.control(keys), spec((batch, 1), "fp32")),
-        *(table, spec((pages * PAGE, config.size), "fp32"), spec((config.hidden,), "fp32"), table, spec((1,), "int32")),
-        *(layer * config.layers),
-    )
+    return keys
+
+
+def _pages(keys: Sequence[int], pages: int | None) -> int:
+    return pages or -(-max(keys) // PAGE)
+
+
+def _cache_spec(config: Config, dtype: str, keys: Sequence[int], pages: int | None = None) -> Any:
+    shape = len(keys) * _pages(keys, pages), config.key_heads, PAGE, config.size
+    return spec(shape, "fp32" if dtype == "fp32" else "bf16")
+
+
+def _row_specs(config: Config, keys: Sequence[int], pages: int | None = None) -> tuple[Any, ...]:
+    """Of the arguments called :data:`ROW_ARGUMENTS`."""
+    batch = len(keys)
+    places = spec((batch * config.key_heads,), "int32"), spec((batch, 2), "int32")
+    return *places, spec((batch, _pages(keys, pages)), "int32"), pl.control(keys), spec((batch, 1), "fp32")
 
 
 assert set(SPLIT) == set(PROJECTIONS)

@@ -55,7 +55,8 @@ class Variant:
         attention: one of :data:`ATTENTION`.
         requests, heads: requests of an attention task, and key heads where attention is in steps; 0 for all.
         pages: pages whose scores are computed ahead of the values (``preload``), in attention of one kernel.
-        columns: of a tile of the vector kernels.
+        columns: of a block of the vector kernels.
+        row_steps: row tiles in which such a block goes through the window.
         vector_tiles: column tiles of the product before it that a task of SwiGLU or of the residual takes; 0 for all
             in one SPMD task.
         rows: of the cube's tiles, and of a window of the batch.
@@ -81,6 +82,7 @@ class Variant:
     heads: int = 0
     pages: int = 1
     columns: int = 256
+    row_steps: int = 1
     vector_tiles: int = 0
     rows: int = 16
     stages: int = 2
@@ -93,6 +95,8 @@ class Variant:
     def __post_init__(self) -> None:
         if self.attention not in ATTENTION:
             raise ModelError(f"`attention` must be one of {', '.join(ATTENTION)}; got {self.attention!r}")
+        if not 1 <= self.row_steps <= self.rows:
+            raise ModelError(f"`row_steps` must be 1 to the {self.rows} rows of a window; got {self.row_steps!r}")
         if self.pages not in (0, 1, 2):
             raise ModelError(f"`pages` must be 0, 1 or 2; got {self.pages!r}")
 
@@ -151,13 +155,11 @@ def _ladder() -> tuple[Variant, ...]:
         steps.append(variant.replace(name=name))
         return steps[-1]
 
-    # tiles of the first two: as in the table of kernel times (measured/kernel_task_times.csv), halved for the first
-    own = {name: {"n": 128} for name in ("k", "v", "o", "down")} | {name: {"n": 512} for name in ("gate", "up")}
+    # tiles of the first steps: measured/tile_sweeps.csv, group qwen14_190, which gives those after; MLP's halved before
     v = Variant(
         head=Projection(n=128, k=512, stages=1, tiles=2),
         attention="steps",
         requests=1,
-        heads=1,
         pages=0,
         vector_tiles=1,
         stages=1,
@@ -166,29 +168,33 @@ def _ladder() -> tuple[Variant, ...]:
         early=False,
         sampling=False,
     )
-    small = {name: {"n": 256} for name in ("gate", "up")}
-    v = step("task-per-iteration", _projections(v, {"n": 64, "k": 128, "stages": 1, "tiles": 1}, **small))
-    v = step("own-tiles", _projections(v, {"n": 256}, **own).replace(heads=2))
+    wide = {"n": 256, "k": 256}
+    before = {name: {"n": 128} for name in ("gate", "up")}
+    own = {"o": {"k": 512}, "down": {"n": 256}} | {name: {"n": 256} for name in ("gate", "up")}
+    v = step("task-per-iteration", _projections(v, {"n": 64, "k": 128, "stages": 1, "tiles": 1}, **before))
+    v = step("own-tiles", _projections(v, {}, **own))
     v = step(
         "pipelined",
         _projections(v, {"stages": 2}).replace(stages=2, head=dataclasses.replace(v.head, stages=2)),
     )
-    v = step("aligned", _projections(v, {"n": 256, "k": 256}).replace(head=Projection(n=128, k=512, tiles=2)))
+    v = step("aligned", _projections(v, {}, q=wide, k=wide, v=wide))
     v = step(
         "spmd",
-        _projections(v, {"tiles": 0}).replace(requests=0, heads=0, vector_tiles=2, head=Projection(n=128, k=512)),
+        _projections(v, wide | {"tiles": 0}).replace(requests=0, vector_tiles=0, head=Projection(n=128, k=512)),
     )
     v = step("mixed", v.replace(mixed=True))
     v = step("fused-attention", v.replace(attention="fused", pages=1))
     v = step("deferred-norm", v.replace(deferred=True))
     narrow = {name: {"n": 512, "k": 64 if name == "o" else 128, "splits": 5} for name in "qkvo"}
-    wide = {name: {"n": 1024, "k": 64, "splits": 5} for name in ("gate", "up")}
+    broad = {name: {"n": 1024, "k": 64, "splits": 5} for name in ("gate", "up")}
     down = {"n": 1024, "k": 64, "splits": 17}
-    v = step("split-k", _projections(v, {}, **narrow, **wide, down=down).replace(mixed=False, vector_tiles=1))
+    v = _projections(v, {}, **narrow, **broad, down=down)
+    v = step("split-k", v.replace(mixed=False, columns=1024, row_steps=4, vector_tiles=1))
     v = step("funnelled", v.replace(funnel=True))
     v = step("early-dispatch", v.replace(early=True))
     v = step("disjoint-spmd", v.replace(vector_tiles=0))
-    v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}, o={"wave": 5}))
+    # one wave of the cores first: 20 blocks of `o` where 24 are published, which whole columns of 5 splits cannot make
+    v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}, o={"wave": 4}))
     step("device-sampling", v.replace(sampling=True))
     return tuple(steps)
 

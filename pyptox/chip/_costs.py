@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._errors import VerifierError
-from ..cost._evaluate import Options, cost_of, options_for, record
+from .._scalar import maximum
+from ..cost._evaluate import Cost, Options, cost_of, options_for, record
 from ..cost._verify import verify
 from ..hardware import Hardware
 from ..program._graph import Graph
@@ -16,6 +17,9 @@ from ._regions import Regions
 from ._warm import Sdma, Warms
 from ._workload import Workload
 
+LOADS = ("MTE2", "MTE2V")
+"""Pipes that load from GM."""
+
 
 @dataclass(frozen=True)
 class BlockCost:
@@ -24,7 +28,9 @@ class BlockCost:
     Attributes:
         cold_us: nothing that it reads is in L2.
         resident_us: everything is.
-        hbm_us, l2_us: how long HBM and L2 take for the blocks that run together, if they find nothing.
+        hbm_us: how long the blocks that run together occupy what HBM can serve at once, if they find nothing
+            (:func:`streaming_us`).
+        l2_us: how long L2 takes for them.
         together: how many these are.
         shares: of the traffic from HBM, by tensor.
     """
@@ -55,11 +61,25 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
     return BlockCost(
         cold_us,
         min((float(warm.time_us) - launch) / waves, cold_us),
-        min(float(cold.hbm_cycles) / chip.clock_mhz / waves, cold_us),
+        min(float(streaming_us(cold, chip)), cold_us),
         min(moved * chip.times.l2_us / waves, cold_us),
         max(float(cold.blocks) / waves, 1.0),
         shares,
     )
+
+
+def streaming_us(cost: Cost, chip: Hardware) -> Any:
+    """How long the blocks that run together occupy what HBM can serve at once, µs.
+
+    A byte from HBM costs a core ``max(miss_byte, active hbm)`` cycles (:func:`pyptox.lang.rules.load`): so many cores
+    as ``miss_byte`` is worth are served at once without delay, or as many as the block was priced beside, and each of
+    them has its share while it loads. That makes a block beside others of any task as slow as beside its own.
+    """
+    together = maximum(cost.blocks / cost.waves, 1.0)
+    at_once = maximum(together, chip.times.miss_byte / (chip.clock_mhz * chip.times.hbm_us))
+    missing = cost.moved["hbm"] / maximum(cost.moved["read"], 1.0)
+    loading = maximum(*(cost.busy.get(pipe, 0.0) for pipe in LOADS)) * missing
+    return maximum(cost.hbm_cycles, loading * together / at_once) / chip.clock_mhz / cost.waves
 
 
 def _refuse(task: Task, hardware: Hardware) -> None:

@@ -12,7 +12,7 @@ from ..cost._evaluate import Options, predict
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..program._task import Task
-from ._costs import block_cost, same_work
+from ._costs import block_cost, same_work, streaming_us
 from ._warm import Sdma
 
 
@@ -70,6 +70,6 @@ def _block_us(task: Task, inputs: tuple, hardware: Hardware) -> Any:
     )
     launch = hardware.times.launch_us
     full = (cold.time_us - launch) / cold.waves
-    hbm = cold.hbm_cycles / hardware.clock_mhz / cold.waves
+    hbm = streaming_us(cold, hardware)
     l2 = (cold.moved["read"] + cold.moved["write"]) * hardware.times.l2_us / cold.waves
     return jnp.stack([full, *(jnp.minimum(x, full) for x in ((warm.time_us - launch) / cold.waves, hbm, l2))])

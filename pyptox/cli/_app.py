@@ -81,8 +81,19 @@ def tune(
     ] = None,
     distribution: Annotated[str, typer.Option(help="Of the gate's inputs, as in check.")] = "normal",
     store: Annotated[Path | None, typer.Option(help="Keep finished trials in this file; a rerun resumes.")] = None,
+    batch: Annotated[int, typer.Option(help="Requests, of qwen3-14b.")] = 16,
+    context: Annotated[int, typer.Option(help="Keys of each request, of qwen3-14b.")] = 3338,
+    variant: Annotated[str, typer.Option(help="Start of qwen3-14b; its fastest published step by default.")] = "",
 ) -> None:
-    """Find the fastest tile sizes."""
+    """Find the fastest tile sizes; of qwen3-14b, those of all kernels of a decode layer together."""
+    from ._decode import MODEL, tune_layer
+
+    if kernel == MODEL:
+        given = m, n, k, inputs, settings, search, gate, store
+        if any(given) or method != "auto":
+            raise ValueError(f"`tune {MODEL}` takes no shape, method, --set, --search, --gate or --store; leave it out")
+        return tune_layer(dtype, batch, context, variant, hardware, seed, evaluations, save, check, as_json)
+
     import autotune
 
     from ..hardware import preset
@@ -117,7 +128,7 @@ def tune(
         )
     if save is not None:
         result.save(save)
-    show(result, as_json)
+    return show(result, as_json)
 
 
 @app.command()
@@ -505,39 +516,27 @@ def bench(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="qwen3-14b.")],
     batch: Annotated[int, typer.Option(help="Requests.")] = 16,
     context: Annotated[int, typer.Option(help="Keys of each request, the new one included.")] = 3338,
-    layers: Annotated[int, typer.Option(help="Layers of the model; 1 with --ladder.")] = 0,
+    layers: Annotated[int, typer.Option(help="Layers of the model.")] = 0,
     variant: Annotated[str, typer.Option(help="A step of the ladder.")] = "device-sampling",
     config: Annotated[Path | None, typer.Option(help="A JSON file of a variant, instead of --variant.")] = None,
     dtype: Annotated[str, typer.Option(help="bf16 or a8w8.")] = "bf16",
-    ladder: Annotated[bool, typer.Option("--ladder", help="Every step of the ladder.")] = False,
+    ladder: Annotated[bool, typer.Option("--ladder", help="Every step of the ladder, as a case study.")] = False,
+    decode_steps: Annotated[int, typer.Option(help="Autoregressive steps, one more key at each.")] = 1,
+    out: Out = None,
     hardware: Chip = "a2a3",
     as_json: Json = False,
 ) -> None:
     """Predict a decode step; with PYPTO_BENCH=1 also time it on this machine."""
-    from benchmarks import decode
-    from models.qwen3_14b import Config
+    from ._decode import Asked, bench_growing, bench_ladder, bench_step
 
-    from ..hardware import preset
-    from ._rounds import rounds_of
-
-    if model != "qwen3-14b":
-        raise ValueError(f"`MODEL` must be qwen3-14b; got {model!r}")
-    chosen = decode.variant_of(variant, config)
-    if layers < 0:
-        raise ValueError(f"`--layers` must be positive; got {layers}")
-    shape, machine = Config(layers=layers or (1 if ladder else Config().layers)), preset(hardware)
+    asked = Asked.of(model, variant, config, layers, dtype, batch, context, hardware)
+    if sum((ladder, decode_steps != 1, out is not None)) > 1:
+        raise ValueError("`--ladder`, `--decode-steps` and `--out` exclude each other; got more than one")
     if ladder:
-        steps = decode.ladder(config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
-        show({"ladder": [step.to_dict() for step in steps]} if as_json else decode.ladder_table(steps), as_json)
-        return
-    found = decode.predict(chosen, config=shape, dtype=dtype, batch=batch, context=context, hardware=machine)
-    timed = rounds_of(
-        model, lambda count, warmup: decode.measure(chosen, shape, dtype, batch, context, rounds=count, warmup=warmup)
-    )
-    if as_json:
-        show(found.to_dict() | {"run": None if timed is None else timed.to_dict()}, True)
-    else:
-        print(found if timed is None else f"{found}\n{timed}")
+        return bench_ladder(asked, as_json)
+    if decode_steps != 1:
+        return bench_growing(asked, decode_steps, as_json)
+    return bench_step(asked, out, as_json)
 
 
 def main(arguments: list[str] | None = None) -> None:

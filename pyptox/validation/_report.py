@@ -13,6 +13,7 @@ import numpy as np
 from .._files import write_whole
 from ..hardware import Hardware
 from . import (
+    _decode_e2e,
     _flash_attention_times,
     _gemm_step_sweep,
     _gemm_times,
@@ -45,6 +46,7 @@ FILES = {
     "scheduling": Source(_scheduling.problem),
     "kernel_task_times": Source(_kernel_task_times.problem, fill=_kernel_task_times.fill),
     "ring_heap": _ring_heap.SOURCE,
+    "decode_e2e": Source(_decode_e2e.problem),
     "l2_prefetch": _l2_prefetch.SOURCE,
 }
 

@@ -191,3 +191,26 @@ def test_bad_memory_is_refused(change, message):
     given = {"regions": [MIB]} | change
     with pytest.raises(PyptoxError, match=message):
         tasks(["AIC"], [1], [1.0], [[]], **given)
+
+
+def test_blocks_of_small_tasks_are_as_slow_as_those_of_one_large_one():
+    def block_us(tasks: int) -> float:
+        def product(x, w):
+            out = pp.empty((16, 24 * 256), "fp32", name="out")
+            width = 24 * 256 // tasks
+            for at in range(0, 24 * 256, width):
+                here = slice(at, at + width)
+                tile = {"m": 16, "n": 256, "k": 128, "stages": 2}
+                pp.submit(px.kernels.matmul_wide, x, w[:, here], out=out[:, here], name="product", **tile)
+            return out
+
+        specs = px.spec((16, 5120), "bf16"), px.spec((5120, 24 * 256), "bf16")
+        graph = pp.graph(pp.Program(product, "product", ("x", "w")), *specs)
+        schedule = chip.a2a3_schedule().replace(
+            submit_us=0.0, submit_edge_us=0.0, dispatch_each_us=0.0, dispatch_us=0.0
+        )
+        return float(chip.simulate(graph, schedule=schedule).times.block[-1])
+
+    # of L2's link a block of a task of one is priced the whole, and it finds `x`, which the first task has read
+    assert block_us(24) == pytest.approx(block_us(1), rel=0.2)
+    assert block_us(24) > 1.5 * block_us(1) / 2

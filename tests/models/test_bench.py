@@ -1,12 +1,17 @@
 """``pyptox bench`` and what is behind it."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
 from benchmarks import decode
+from benchmarks.ladder import ACTORS, ladder, ladder_table
 from models.qwen3_14b import LADDER, Config, ModelError
+from models.qwen3_14b import _space as space
+from pyptox import artifacts
+from pyptox.chip._constants import CONSTANTS
 from pyptox.cli import main
 
 
@@ -24,7 +29,7 @@ def test_a_predicted_step(capsys, monkeypatch):
     found = json.loads(out)
     assert sum(found["attribution"].values()) == pytest.approx(found["step_us"], rel=1e-9)
     assert found["tokens_per_s"] == pytest.approx(16e6 / found["step_us"])
-    assert found["tasks"] == 30
+    assert found["tasks"] == 36
     assert {stage["name"] for stage in found["stages"]} >= {"q", "attention", "down", "head", "sample"}
     code, out, _ = run(capsys, "bench", "qwen3-14b", "--layers", "1")
     assert code == 0
@@ -36,6 +41,101 @@ def test_two_windows_take_twice_one():
         decode.predict(LADDER[-1], config=Config(layers=2), batch=batch, context=1000).step_us for batch in (16, 32)
     )
     assert two / one == pytest.approx(2, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return ladder(context=3338)
+
+
+def test_the_ladder_is_as_published(steps):
+    times = {s.layer.variant: s.layer.step_us for s in steps}
+    assert list(times) == [v.name for v in LADDER]
+    layers = {s.layer.variant: m.value for s in steps for m in s.published if m.what == "layer_us"}
+    assert len(layers) == 4
+    names = sorted(layers, key=layers.__getitem__)
+    assert names == sorted(names, key=times.__getitem__)
+    for one, other in itertools.pairwise(names):
+        assert times[one] / times[other] == pytest.approx(layers[one] / layers[other], rel=0.15)
+    for s in steps:
+        for m in s.published:
+            if m.what == "step_ms":
+                assert s.step_us / 1000 == pytest.approx(m.value, rel=0.10)
+
+
+def test_the_parts_of_every_step_of_the_ladder_add_up(steps):
+    constants = {name for names in ACTORS.values() for name in names}
+    assert constants == set(CONSTANTS)
+    for s in steps:
+        assert sum(s.parts.values()) == pytest.approx(s.layer.step_us, rel=1e-9)
+    text = ladder_table(steps)
+    assert "hw-native-sys/pypto-lib PR #190" in text
+    assert text.count("  sum ") == len(steps)
+
+
+def test_steps_of_a_growing_context(capsys):
+    code, out, _ = run(
+        capsys, "bench", "qwen3-14b", "--layers", "1", "--context", "127", "--decode-steps", "3", "--json"
+    )
+    assert code == 0
+    found = json.loads(out)["steps"]
+    assert [s["context"] for s in found] == [127, 128, 129]
+    assert found[2]["step_us"] >= found[0]["step_us"]  # a page more, of attention that few keys keep off the path
+    alone = decode.predict(LADDER[-1], config=Config(layers=1), context=129)
+    assert found[2]["step_us"] == alone.step_us
+
+
+def test_the_files_of_a_step(capsys, tmp_path):
+    code, out, _ = run(
+        capsys, "bench", "qwen3-14b", "--layers", "1", "--context", "200", "--out", str(tmp_path / "run")
+    )
+    assert code == 0
+    assert "[MODEL] step_us=" in out
+    capture = artifacts.read_capture(tmp_path / "run")
+    assert len(capture.deps.tasks) == 36
+    assert artifacts.replay(capture).timeline.makespan_us == pytest.approx(
+        decode.predict(LADDER[-1], config=Config(layers=1), context=200).step_us, rel=0.02
+    )
+
+
+def test_tuning_a_layer(capsys, tmp_path):
+    file = tmp_path / "tuned.json"
+    code, out, _ = run(
+        capsys,
+        "tune",
+        "qwen3-14b",
+        "--variant",
+        "critical-waves",
+        "--evaluations",
+        "12",
+        "--no-check",
+        "--save",
+        str(file),
+    )
+    assert code == 0
+    layer = float(out.rpartition("layer_us=")[2])
+    tuned = decode.variant_of("", file)
+    assert decode.predict_layer(tuned).step_us == pytest.approx(layer, abs=1e-3)
+    assert layer < decode.predict_layer(LADDER[-2]).step_us
+    for arguments, message in [
+        (["--m", "16"], "takes no shape"),
+        (["--batch", "0"], "`--batch` must be at least 1"),
+        (["--dtype", "fp8"], "`--dtype` must be bf16 or a8w8"),
+        (["--variant", "best"], "`variant` must be one of"),
+        (["--context", "50000"], "at most 40960"),
+    ]:
+        code, _, err = run(capsys, "tune", "qwen3-14b", *arguments, "--save", str(tmp_path / "none.json"))
+        assert (code, message in err) == (2, True), err
+    assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.slow
+def test_a_choice_is_checked_against_float64():
+    start = LADDER[-1]
+    found = space.checked(start.replace(columns=256, row_steps=1), start)
+    assert found.passed
+    assert found.details["float64 error"] < 0.01
+    assert not space.checked(start, start, "fp32").details["float64 error"] > 1e-5
 
 
 def test_a_variant_from_a_file(capsys, tmp_path):
@@ -61,6 +161,9 @@ def test_a_variant_from_a_file(capsys, tmp_path):
         (["qwen3-14b", "--variant", "fastest"], "`variant` must be one of task-per-iteration"),
         (["qwen3-14b", "--dtype", "fp8"], "`dtype` must be one of bf16, fp32, a8w8"),
         (["qwen3-14b", "--hardware", "h100"], "hardware"),
+        (["qwen3-14b", "--decode-steps", "0"], "`decode-steps` must be at least 1"),
+        (["qwen3-14b", "--context", "40960", "--decode-steps", "2"], "must be at most 40959 for 2 steps"),
+        (["qwen3-14b", "--ladder", "--decode-steps", "2"], "exclude each other"),
     ],
 )
 def test_bad_input(capsys, arguments, message):

@@ -1,0 +1,199 @@
+"""The choices of a decode layer that are tuned together, and the check of a choice's values."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import autotune
+from pyptox import chip, control
+from pyptox import program as pp
+from pyptox.hardware import Hardware
+
+from ._config import PAGE, Config
+from ._program import decode_program, layer_arguments, layer_program, layer_specs
+from ._variant import LADDER, Variant
+from ._weights import random_weights
+
+TOGETHER = {"q": ("q",), "kv": ("k", "v"), "o": ("o",), "mlp": ("gate", "up"), "down": ("down",)}
+"""Products that are cut alike."""
+
+WAVES = ("o", "mlp")
+"""Those of them that may have a critical wave."""
+
+VECTORS = ("x_gamma", "o_residual", "silu", "down_residual", "seed_q", "seed_kv", "seed_attention", "seed_mlp")
+TINY = Config(layers=1, hidden=320, intermediate=544, heads=10, key_heads=2, size=32, vocabulary=256, context=512)
+"""The model whose tokens and errors are compared."""
+
+ERROR = 1.25
+"""A choice may have so many times the float64 error of the start."""
+
+
+def space_of(start: Variant) -> autotune.Space:
+    """Tiles, K slices, stages and waves of every product, sizes of the vector kernels, and flags, around ``start``."""
+    choices: dict[str, Any] = {}
+    for name, members in TOGETHER.items():
+        plan = getattr(start, members[0])
+        choices[f"{name}.n"] = _values(plan.n, (128, 256, 512, 768, 1024))
+        choices[f"{name}.k"] = _values(plan.k, (64, 128, 192, 256))
+        slices = (4, 8, 10, 14, 17, 20) if name == "down" else (1, 2, 4, 5, 8, 10)
+        choices[f"{name}.splits"] = _values(plan.splits, slices)
+        choices[f"{name}.stages"] = _values(plan.stages, (1, 2, 3))
+        if name in WAVES:
+            choices[f"{name}.wave"] = _values(plan.wave, tuple(range(10)))
+    choices |= {
+        "vectors.columns": _values(start.columns, (256, 512, 1024, 2048)),
+        "vectors.row_steps": _values(start.row_steps, (1, 2, 4, 8)),
+        "vectors.tiles": _values(start.vector_tiles, (0, 1, 2)),
+        "attention.pages": _values(start.pages, (0, 1, 2)),
+        "attention.stages": _values(start.stages, (1, 2, 3)),
+        "flags.funnel": autotune.Boolean(start.funnel),
+        "flags.early": autotune.Boolean(start.early),
+        "flags.deferred": autotune.Boolean(start.deferred),
+    }
+    return autotune.Space(**choices)
+
+
+def _values(own: int, others: Sequence[int]) -> autotune.Choice:
+    return autotune.Choice(*sorted({own, *others}), default=own)
+
+
+def acts_on() -> dict[str, tuple[str, ...]]:
+    """Names of tasks by parameter, where they differ from its own."""
+    own = {f"{n}.{c}": TOGETHER[n] for n in TOGETHER for c in ("n", "k", "splits", "stages", "wave")}
+    return own | {f"vectors.{c}": VECTORS for c in ("columns", "row_steps", "tiles")}
+
+
+def values_of(variant: Variant) -> dict[str, Any]:
+    """The point of the space that a variant is."""
+    values: dict[str, Any] = {}
+    for name, members in TOGETHER.items():
+        plan = getattr(variant, members[0])
+        chosen = ("n", "k", "splits", "stages", *(("wave",) if name in WAVES else ()))
+        values |= {f"{name}.{c}": getattr(plan, c) for c in chosen}
+    vectors = {"columns": variant.columns, "row_steps": variant.row_steps, "tiles": variant.vector_tiles}
+    values |= {f"vectors.{c}": value for c, value in vectors.items()}
+    values |= {"attention.pages": variant.pages, "attention.stages": variant.stages}
+    return values | {f"flags.{c}": getattr(variant, c) for c in ("funnel", "early", "deferred")}
+
+
+def variant_of(values: Mapping[str, Any], start: Variant, name: str = "tuned") -> Variant:
+    """The variant that a point is; what the space does not have is as in ``start``."""
+    cuts = {}
+    for group, members in TOGETHER.items():
+        chosen = ("n", "k", "splits", "stages", *(("wave",) if group in WAVES else ()))
+        own = {c: values[f"{group}.{c}"] for c in chosen}
+        cuts |= {member: dataclasses.replace(getattr(start, member), **own) for member in members}
+    return start.replace(
+        name=name,
+        columns=values["vectors.columns"],
+        row_steps=values["vectors.row_steps"],
+        vector_tiles=values["vectors.tiles"],
+        pages=values["attention.pages"],
+        stages=values["attention.stages"],
+        **{c: values[f"flags.{c}"] for c in ("funnel", "early", "deferred")},
+        **cuts,
+    )
+
+
+def graph_of(
+    variant: Variant,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    lengths: Sequence[int] = (3338,) * 16,
+    hardware: Hardware | None = None,
+) -> pp.Graph:
+    """One layer of a window of requests of ``lengths`` keys."""
+    shape = config or Config()
+    specs = layer_specs(shape, variant, dtype, lengths)
+    return pp.graph(layer_program(shape, variant, dtype), *specs, hardware=hardware)
+
+
+def best_step(**settings: Any) -> Variant:
+    """The fastest step of the ladder for one layer, by simulation; the last of equals."""
+    hardware = settings.get("hardware")
+    times = {v.name: chip.simulate(graph_of(v, **settings), hardware=hardware).makespan_us for v in LADDER}
+    return min(reversed(LADDER), key=lambda v: times[v.name])
+
+
+def tune(
+    start: Variant,
+    *,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    lengths: Sequence[int] = (3338,) * 16,
+    hardware: Hardware | None = None,
+    check: bool = True,
+    **settings: Any,
+) -> autotune.ProgramResult:
+    """Tune one layer of a window of requests of ``lengths`` keys; ``settings`` are those of the search.
+
+    Raises:
+        PyptoxError: as :func:`autotune.tune_program`.
+    """
+    return autotune.tune_program(
+        lambda values: graph_of(variant_of(values, start), config, dtype, lengths, hardware),
+        space_of(start),
+        start=values_of(start),
+        acts_on=acts_on(),
+        hardware=hardware,
+        check=(lambda values: checked(variant_of(values, start), start, dtype)) if check else None,
+        **settings,
+    )
+
+
+def checked(variant: Variant, start: Variant, dtype: str = "bf16") -> autotune.Check:
+    """Tokens of a tiny model against those of ``start`` read in float64, and the error beside that of ``start``.
+
+    All variants compute one function, so that one float64 reading is right for all. Tokens must be equal where the
+    two largest logits are farther apart than the error of ``start``.
+    """
+    exact = _logits(start, dtype, exact=True)
+    found, before = _logits(variant, dtype), _logits(start, dtype)
+    error, allowed = (float(np.linalg.norm(x - exact) / np.linalg.norm(exact)) for x in (found, before))
+    top = np.sort(exact, -1)
+    clear = top[:, -1] - top[:, -2] > 2 * np.abs(before - exact).max()
+    equal = found.argmax(-1) == exact.argmax(-1)
+    passed = bool(clear.any() and equal[clear].all() and error <= ERROR * allowed)
+    tokens = f"{int(equal[clear].sum())}/{int(clear.sum())}"
+    return autotune.Check(passed, {"tokens": tokens, "float64 error": error, "of the start": allowed})
+
+
+@functools.lru_cache(maxsize=64)
+def _logits(variant: Variant, dtype: str, exact: bool = False) -> np.ndarray:
+    variant = variant.replace(sampling=False)
+    program, arrays = decode_program(TINY, variant, dtype), list(_arrays(dtype))
+    results = pp.reference(program, *arrays) if exact else pp.run(program, *arrays, whole=False)
+    return np.asarray(results[0], np.float64)
+
+
+def _arrays(dtype: str) -> Iterator[Any]:
+    """Arguments of a step of the tiny model: requests of differing length, keys and values drawn."""
+    c, rng = TINY, np.random.default_rng(0)
+    lengths = np.array([1, 7, 128, 129, 200, 255, 256, 40, 3, 90, 130, 250, 17, 64, 65, 127])
+    batch, pages = len(lengths), 2
+    weights = random_weights(c, dtype)
+    table = np.arange(batch * pages, dtype=np.int32).reshape(batch, pages)
+    page, row = table[np.arange(batch), (lengths - 1) // PAGE], (lengths - 1) % PAGE
+    slots = (page[:, None] * c.key_heads + np.arange(c.key_heads)) * PAGE + row[:, None]
+    yield rng.integers(0, c.vocabulary, batch).astype(np.int32)
+    yield (lengths - 1).astype(np.int32)
+    yield slots.reshape(-1).astype(np.int32)
+    yield np.stack([page, row], axis=1).astype(np.int32)
+    yield table
+    yield control(lengths)
+    yield np.ones((batch, 1), np.float32)
+    yield weights.embedding
+    frequencies = c.rope_base ** (-np.arange(0, c.size, 2) / c.size)
+    angles = np.arange(pages * PAGE)[:, None] * frequencies
+    yield np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    yield weights.final_norm
+    yield weights.head
+    yield np.zeros(1, np.int32)
+    shape = batch * pages, c.key_heads, PAGE, c.size
+    for layer in weights.layers:
+        yield from (layer[name] for name in layer_arguments(c, dtype))
+        for _ in range(2):
+            yield (0.3 * rng.standard_normal(shape)).astype(weights.embedding.dtype)
