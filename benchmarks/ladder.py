@@ -1,5 +1,6 @@
 """The published ladder of Qwen3-14B as a case study: what limited each step, what moved it, and what was measured."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,9 +70,7 @@ def ladder(*, config: Config | None = None, batch: int = 16, context: int = 3338
     config, steps = config or Config(), []
     for variant in LADDER:
         window = min(batch, variant.rows)
-        whole = predict(
-            variant, config=Config(**vars(config) | {"layers": 1}), batch=batch, context=context, **settings
-        )
+        whole = predict(variant, config=dataclasses.replace(config, layers=1), batch=batch, context=context, **settings)
         layer = predict_layer(variant, config=config, lengths=[context] * window, **settings)
         windows = -(-batch // variant.rows)
         ends = whole.step_us - windows * layer.step_us

@@ -293,11 +293,11 @@ def test_limits_of_gates_are_numbers_of_at_least_zero(text):
 
 
 def test_figures_are_not_perfect_where_infinities_disagree():
-    report = pr.compare(np.float32([1, np.inf, 2]), np.float64([1, -np.inf, 2]))
+    report = pr.compare(np.array([1, np.inf, 2], np.float32), np.array([1, -np.inf, 2], np.float64))
     leaf = report.leaves[0]
     assert leaf.max_abs == leaf.relative_l2 == leaf.rmse == leaf.ulp["max"] == np.inf
     assert leaf.index == (1,)
     assert (leaf.got, leaf.expected) == (np.inf, -np.inf)
     assert np.isnan(leaf.cosine)
-    text = str(pr.judge(pr.RelL2(1e-3), np.float32([1, np.inf]), np.float64([1, -np.inf])))
+    text = str(pr.judge(pr.RelL2(1e-3), np.array([1, np.inf], np.float32), np.array([1, -np.inf], np.float64)))
     assert "relative L2 inf" in text

@@ -62,7 +62,9 @@ def _values(own: int, others: Sequence[int]) -> autotune.Choice:
 
 def acts_on() -> dict[str, tuple[str, ...]]:
     """Names of tasks by parameter, where they differ from its own."""
-    own = {f"{n}.{c}": TOGETHER[n] for n in TOGETHER for c in ("n", "k", "splits", "stages", "wave")}
+    own: dict[str, tuple[str, ...]] = {
+        f"{n}.{c}": tuple(TOGETHER[n]) for n in TOGETHER for c in ("n", "k", "splits", "stages", "wave")
+    }
     return own | {f"vectors.{c}": VECTORS for c in ("columns", "row_steps", "tiles")}
 
 

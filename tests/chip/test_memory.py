@@ -1,6 +1,7 @@
 """Blocks that share HBM and L2, and what a task finds in L2."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_blocks_of_small_tasks_are_as_slow_as_those_of_one_large_one():
             width = 24 * 256 // tasks
             for at in range(0, 24 * 256, width):
                 here = slice(at, at + width)
-                tile = {"m": 16, "n": 256, "k": 128, "stages": 2}
+                tile: dict[str, Any] = {"m": 16, "n": 256, "k": 128, "stages": 2}
                 pp.submit(px.kernels.matmul_wide, x, w[:, here], out=out[:, here], name="product", **tile)
             return out
 

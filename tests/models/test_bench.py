@@ -92,6 +92,7 @@ def test_the_files_of_a_step(capsys, tmp_path):
     assert code == 0
     assert "[MODEL] step_us=" in out
     capture = artifacts.read_capture(tmp_path / "run")
+    assert capture.deps is not None
     assert len(capture.deps.tasks) == 36
     assert artifacts.replay(capture).timeline.makespan_us == pytest.approx(
         decode.predict(LADDER[-1], config=Config(layers=1), context=200).step_us, rel=0.02
