@@ -178,5 +178,6 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Work
         sync_start=[t.sync_start for t in graph.tasks],
         memory=memory,
         names=[t.label for t in graph.tasks],
-        lapses=True,
+        # a task is retired when its scope has closed: of one that stays open to the end every edge is made
+        lapses=any(scope.number and scope.end is not None for scope in graph.scopes),
     )

@@ -14,7 +14,7 @@ from pyptox.chip._retired import _lapsed
 def chain(x, count):
     """A residual stream on two buffers in turn, as programs of layers have it."""
     streams, value = [pp.empty(x.shape, "fp32") for _ in range(2)], x
-    for n in range(count.shape[0]):
+    for n in pp.loop(range(count.shape[0])):
         value = pp.submit(k.residual_add, value, x, out=streams[n % 2], m=16, n=256)
     return value
 
@@ -37,6 +37,21 @@ def test_the_edges_that_cost_are_those_of_producers_still_at_work():
     assert work.lapsed is not None
     assert work.lapsed.tolist() == lapsed
     assert 0 < sum(lapsed) < work.edges.sum()
+
+
+@pp.program(sizes=lambda n=20: {"x": px.spec((16, 1024), "fp32"), "count": px.spec((n, 16), "fp32")})
+def open_chain(x, count):
+    """The same in one scope."""
+    streams, value = [pp.empty(x.shape, "fp32") for _ in range(2)], x
+    for n in range(count.shape[0]):
+        value = pp.submit(k.residual_add, value, x, out=streams[n % 2], m=16, n=256)
+    return value
+
+
+def test_in_a_scope_that_stays_open_nothing_retires():
+    timeline = chip.simulate(pp.graph(open_chain, n=200))
+    assert timeline.workload.lapsed is None
+    assert timeline.attribution()["submit_edge_us"] > 0.3 * timeline.makespan_us
 
 
 def test_plain_workloads_pay_for_every_edge():
