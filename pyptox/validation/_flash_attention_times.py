@@ -7,7 +7,7 @@ cube, from there on the tuner picks. It is also bound by its launches: however l
 import re
 from dataclasses import dataclass
 
-from ..cost import Options, predict
+from ..cost import Options, cost_of
 from ..hardware import Hardware
 from ..kernels import flash_attention
 from ..lang._types import spec
@@ -43,16 +43,12 @@ class AttentionProblem:
         """µs of the best tile; it fits."""
         rows = ((1, self.queries, self.size), *((1, self.keys, self.size),) * 2)
         specs = flash_attention.specs(*(spec(shape, "fp16") for shape in rows))
-        shapes = {name: s.shape for name, s in specs.items()}
         times = []
         for n in self.tile_keys:
             for slices in SLICES:
                 for ahead in AHEAD:
                     given = {"m": self.tile_queries, "n": n, "slices": slices, "preload": ahead}
-                    values = flash_attention.configuration(given)
-                    fixed = tuple((name, values[name]) for name in flash_attention.choices)
-                    options = Options(warm=4, cores=self.cores, choices=fixed)
-                    cost = predict(flash_attention, specs, shapes, values, hardware, options)
+                    cost = cost_of(flash_attention, specs, given, hardware, Options(warm=4, cores=self.cores))
                     if cost.legal:
                         times.append(float(cost.time_us))
         if not times:

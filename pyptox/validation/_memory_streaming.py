@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._dtypes import dtype_of
-from ..cost import Options, predict
+from ..cost import Options, cost_of
 from ..cost._evaluate import record
 from ..cost._traffic import dirty_after, left_in_l2
 from ..hardware import Hardware
@@ -65,21 +65,20 @@ class StreamProblem:
         for step in self.steps:
             resident = ((step.reads, 1.0 if step.kept else share),) if step.reads else ()
             options = Options(warm=4, sync=self.sync, dirty=dirty, resident=resident)
-            shapes = {name: s.shape for name, s in step.specs.items()}
             values = step.kernel.configuration(self._fitting(step, chip, options))
-            cost = predict(step.kernel, step.specs, shapes, values, chip, options)
+            cost = cost_of(step.kernel, step.specs, values, chip, options)
             total += float(cost.time_us - chip.times.launch_us)
             legal = legal and bool(cost.legal)
+            shapes = {name: s.shape for name, s in step.specs.items()}
             traffic = record(step.kernel, step.specs, shapes, values, chip, options).traffic
             share, dirty = left_in_l2(traffic, chip.sizes), dirty_after(traffic, chip.sizes, dirty)
         return max(self.least, total + self.added), legal
 
     def _fitting(self, step: Step, chip: Hardware, options: Options) -> dict[str, int]:
         """The tile of a step, its rows halved until it fits."""
-        tile, shapes = dict(step.tile), {name: s.shape for name, s in step.specs.items()}
+        tile = dict(step.tile)
         while tile["m"] > 16:
-            values = step.kernel.configuration(tile)
-            if predict(step.kernel, step.specs, shapes, values, chip, options).legal:
+            if cost_of(step.kernel, step.specs, tile, chip, options).legal:
                 break
             tile["m"] //= 2
         return tile

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..cost import Options, predict
+from ..cost import Options, cost_of
 from ..hardware import Hardware
 from ..kernels import sparse_attention
 from ..lang._types import Spec, spec
@@ -29,12 +29,10 @@ class SparseProblem:
 
     def predict(self, hardware: Hardware) -> tuple[float, bool]:
         """µs; it fits."""
-        shapes = {name: s.shape for name, s in self.specs.items()}
         times = []
         for slices in SLICES:
-            values = sparse_attention.configuration({**self.values, "slices": slices})
-            options = Options(warm=4, choices=tuple((name, values[name]) for name in sparse_attention.choices))
-            cost = predict(sparse_attention, self.specs, shapes, values, hardware, options)
+            values = {**self.values, "slices": slices}
+            cost = cost_of(sparse_attention, self.specs, values, hardware, Options(warm=4))
             if cost.legal:
                 times.append(float(cost.time_us))
         if not times:
