@@ -342,6 +342,9 @@ class Timeline:
                 + (", staged" if staged[n] else "")
             )
         lines += ["", "utilisation  " + ", ".join(f"{name} {share:.1%}" for name, share in self.utilisation.items())]
+        waits = {name: waited.sum() for name, waited in self.gaps().items() if waited.any()}
+        lines.append("gaps         " + (", ".join(f"{name} {us:.2f} µs" for name, us in waits.items()) or "none"))
+        lines += [] if work.memory is None else [f"L2           {self.mode}"]
         static = self.static_path()
         lines.append(
             f"bound        {self.bound_us:.2f} µs (static path {static.time_us:.2f} µs over {len(static.tasks)} tasks, "
