@@ -11,8 +11,9 @@ import numpy as np
 
 import pyptox as px
 from pyptox.cost import Cost, Options, full_cycles, predict, record
-from pyptox.cost._batch import options_for, penalised
+from pyptox.cost._batch import penalised
 from pyptox.cost._machine import count_instructions
+from pyptox.cost._nest import options_for
 from pyptox.cost._occupancy import ON_CHIP
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
