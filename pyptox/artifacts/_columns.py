@@ -86,6 +86,7 @@ def column(items: list[tuple[Where, dict]], name: str, default: Any = None) -> n
 def depths(items: list[tuple[Where, dict]], name: str) -> np.ndarray:
     rows = [item.get(name, (-1, -1, -1)) for _, item in items]
     for (place, _), row in zip(items, rows, strict=True):
-        if not isinstance(row, list | tuple) or len(row) != 3 or any(type(depth) is not int for depth in row):
+        whole = isinstance(row, list | tuple) and all(type(d) is int and -(2**63) <= d < 2**63 for d in row)
+        if not whole or len(row) != 3:
             raise place.under(name).error("type", f"`{name}` must be three depths, aic, aiv, mix; got {row!r}")
     return np.array(rows, np.int64).reshape(-1, 3)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ..chip._workload import MOST_BLOCKS
 from ._deps import FILE, Deps, Edge, View, label
 from ._finding import Finding
 
@@ -40,8 +41,8 @@ def _tasks(deps: Deps, file: str) -> Iterator[Finding]:
             yield wrong("type", "task_id", "must be an unsigned integer of 64 bits")
         if task.scope not in ("auto", "manual"):
             yield wrong("scope", "scope", f"must be auto or manual; got {task.scope!r}")
-        if task.block_num < 1:
-            yield wrong("block-num", "block_num", f"must be at least 1; got {task.block_num}")
+        if not 1 <= task.block_num <= MOST_BLOCKS:
+            yield wrong("block-num", "block_num", f"must be 1 to {MOST_BLOCKS:,}; got {task.block_num}")
         if len(task.kernel_ids) != 3 or min(task.kernel_ids) < -1:
             yield wrong("kernel-ids", "kernel_ids", f"must be three ids, -1 for none; got {list(task.kernel_ids)}")
         for arg in task.args:

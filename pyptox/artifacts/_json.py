@@ -46,6 +46,8 @@ def load(path: Path) -> dict[str, Any]:
 def field(content: Mapping[str, Any], name: str, kind: type, where: Where, default: Any = REQUIRED) -> Any:
     """``content[name]``, which must be of ``kind``; ``default`` where absent."""
     value = content.get(name, default)
+    if type(value) is int and kind is int and not -(2**63) <= value < 2**64:
+        raise where.under(name).error("type", f"`{name}` must be an integer of 64 bits; got {value}")
     if type(value) is kind or (value is default and value is not REQUIRED):
         return value
     if value is REQUIRED:
@@ -71,17 +73,23 @@ def records(content: Mapping[str, Any], name: str, where: Where, default: Any = 
 def number_text(content: Mapping[str, Any], name: str, where: Where) -> int:
     """An unsigned integer of 64 bits that the file holds as a text of decimal digits."""
     text = field(content, name, str, where)
-    if not (text.isascii() and text.isdigit()) or int(text) >= 2**64:
-        raise where.under(name).error("type", f"`{name}` must be the digits of an integer of 64 bits; got {text!r}")
+    return digits(text, where.under(name), 2**64)
+
+
+def digits(text: str, where: Where, limit: int) -> int:
+    """The integer below ``limit`` that decimal digits spell."""
+    if not (text.isascii() and text.isdigit() and len(text.lstrip("0")) <= 20) or int(text) >= limit:
+        bits = limit.bit_length() - 1
+        raise where.error("type", f"must be the decimal digits of an integer of {bits} bits; got {text[:40]!r}")
     return int(text)
 
 
 def integers(content: Mapping[str, Any], name: str, where: Where) -> tuple[int, ...]:
     """A list of integers."""
     values = field(content, name, list, where)
-    wrong = [value for value in values if type(value) is not int]
+    wrong = [value for value in values if type(value) is not int or not -(2**63) <= value < 2**63]
     if wrong:
-        raise where.under(name).error("type", f"`{name}` must hold integers; got {_kind(wrong[0])}")
+        raise where.under(name).error("type", f"`{name}` must hold integers of 64 bits; got {_kind(wrong[0])}")
     return tuple(values)
 
 

@@ -8,7 +8,7 @@ from dataclasses import field as member
 from pathlib import Path
 
 from .._files import write_whole
-from ._json import Where, field, load
+from ._json import Where, digits, field, load
 
 PROGRAM_FILE = "dispatch_program.json"
 
@@ -33,9 +33,8 @@ def read_names(path: str | os.PathLike[str]) -> NameMap:
     names: dict[int, str] = {}
     given = field(content, "callable_id_to_name", dict, where)
     for text in given:
-        if not (text.isascii() and text.isdigit()):
-            raise where.under("callable_id_to_name").error("type", f"an id must be decimal digits; got {text!r}")
-        names[int(text)] = field(given, text, str, where.under("callable_id_to_name"))
+        place = where.under("callable_id_to_name")
+        names[digits(text, place, 2**63)] = field(given, text, str, place)
     level = field(content, "level", int, where)
     if level not in (2, 3):
         raise where.under("level").error("level", f"`level` must be 2 or 3; got {level}")

@@ -1,11 +1,14 @@
 """Rules of ``chip_swimlane_records.json``."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from .._checks import MOST_US
 from ._finding import Finding
 from ._records import _CORE, _NEW_PHASES, _NEW_TASKS, _PHASES, _SUBMITS, _TASKS
 from ._rules import Rule, findings_of, later_copies
-from ._tables import Records
+from ._tables import Records, taken
 
 _KINDS_TEXT = (
     "complete async_poll dispatch release dummy early_dispatch drain graph_prepare resolve "
@@ -14,6 +17,13 @@ _KINDS_TEXT = (
 )
 KINDS = frozenset(_KINDS_TEXT.split(" "))
 """Every kind of scheduler phase that was ever written, older names included."""
+
+SKEW_US = 1.0
+"""So far stamps of a core and of a scheduler may be in the wrong order: each reads the one counter in 0.1 to 0.2 µs,
+and a core shows its end before it takes the stamp of it."""
+
+TIMES = ("stamp", "order", "span")
+"""Codes of rules that make a stamp no time."""
 
 _LAYOUTS = {
     "v2": ("old-layout", _CORE, "rows have five columns, without receive; critical_path refuses them"),
@@ -53,6 +63,11 @@ def _rows(records: Records) -> list[Rule]:
             lambda n: f"(core_id, reg_task_id) must be unique; ({b.core_id[n]}, {b.reg_task_id[n]}) came before",
         ),
         Rule((b.start == 0) | (b.end == 0), "stamp", "error", lambda n: "start and end must be above 0"),
+        *(
+            _within_a_run(records, getattr(b, name), name)
+            for name in ("dispatch", "receive", "start", "end", "finish")
+            if name != "receive" or records.layout != "v2"
+        ),
         Rule(
             b.end < b.start,
             "order",
@@ -74,6 +89,9 @@ def _pairs(records: Records) -> list[Rule]:
         return []
     alone = (b.dispatch == 0) | (b.finish == 0)
     known = ~alone & (records.layout != "v2")  # the receive of v2 is not known
+    skew = int(SKEW_US * 1e-6 * records.clock_hz)
+    late = ~alone & (b.dispatch - b.receive > skew)
+    seen = "start" if records.layout == "v2" else "receive"
     return [
         Rule(
             alone,
@@ -90,10 +108,24 @@ def _pairs(records: Records) -> list[Rule]:
             lambda n: f"the finish {b.finish[n]} must not be before the start {b.start[n]}",
         ),
         Rule(
-            known & (b.dispatch > b.receive),
+            ~alone & (b.finish >= b.start) & (b.end - b.finish > skew),
+            "order",
+            "error",
+            lambda n: f"the finish {b.finish[n]} must not be before the end {b.end[n]}",
+        ),
+        Rule(
+            late | (~alone & (b.dispatch > b.finish)),
+            "order",
+            "error",
+            lambda n: (
+                f"the dispatch {b.dispatch[n]} must not be after the {seen} {b.receive[n]} or the finish {b.finish[n]}"
+            ),
+        ),
+        Rule(
+            known & ~late & (b.dispatch > b.receive),
             "order",
             "warning",
-            lambda n: f"the dispatch {b.dispatch[n]} is after the receive {b.receive[n]}",
+            lambda n: f"the dispatch {b.dispatch[n]} is after the receive {b.receive[n]}, by {SKEW_US:g} µs at most",
         ),
     ]
 
@@ -135,6 +167,7 @@ def _phases(records: Records, file: str) -> list[Finding]:
         key = f"{_NEW_PHASES}.streams[scheduler_id={thread}].records[]" if newer else f"{_PHASES}[{thread}][]"
         rules = [
             _not_backwards(start, end),
+            *(_within_a_run(records, stamps, name) for name, stamps in (("start", start), ("end", end))),
             Rule(
                 np.concatenate([[False], start[1:] < start[:-1]]),
                 "phase-order",
@@ -163,6 +196,7 @@ def _submits(records: Records, file: str) -> list[Finding]:
         task = s.task_id[mine]
         rules = [
             _not_backwards(s.start[mine], s.end[mine]),
+            *(_within_a_run(records, getattr(s, name)[mine], name) for name in ("start", "end")),
             Rule(
                 later_copies(task),
                 "submit-twice",
@@ -176,3 +210,28 @@ def _submits(records: Records, file: str) -> list[Finding]:
 
 def _not_backwards(start: np.ndarray, end: np.ndarray) -> Rule:
     return Rule(end < start, "order", "error", lambda n: f"the end {end[n]} must not be before the start {start[n]}")
+
+
+def _within_a_run(records: Records, stamps: np.ndarray, name: str) -> Rule:
+    """No stamp may be further from the others than a run can last."""
+    seconds = MOST_US * 1e-6
+
+    def message(n: int) -> str:
+        return f"the {name} {stamps[n]} must be within {seconds:,.0f} s of the other stamps, longer than any run"
+
+    return Rule(records.beyond(stamps), "span", "error", message)
+
+
+def sound(records: Records) -> tuple[Records, int]:
+    """The records without those whose stamps are no times (:data:`TIMES`), and how many these are."""
+    b, p, s = records.blocks, records.phases, records.submits
+    rules = [rule for rule in [*_rows(records), *_pairs(records)] if rule.severity == "error" and rule.code in TIMES]
+    wrong = [
+        np.logical_or.reduce([rule.broken for rule in rules]),
+        *((t.end < t.start) | records.beyond(t.start) | records.beyond(t.end) for t in (p, s)),
+    ]
+    count = sum(int(mask.sum()) for mask in wrong)
+    if not count:
+        return records, 0
+    blocks, phases, submits = (taken(t, ~mask) for t, mask in zip((b, p, s), wrong, strict=True))
+    return replace(records, blocks=blocks, phases=phases, submits=submits), count

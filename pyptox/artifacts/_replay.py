@@ -15,7 +15,7 @@ from ._capture import Capture
 from ._deps import label
 from ._finding import ArtifactError, Finding
 from ._gaps import CAUSES, gaps
-from ._record_rules import check_records
+from ._record_rules import TIMES, check_records
 from ._recorded import Recorded, recorded
 from ._records import _CORE, _SUBMITS
 from ._records import FILE as RECORDS
@@ -116,6 +116,11 @@ class Replay:
     def findings(self) -> tuple[Finding, ...]:
         """Rules that the capture's files break, errors first."""
         return check_capture(self.capture)
+
+    @property
+    def passed(self) -> bool:
+        """No finding is an error."""
+        return all(finding.severity != "error" for finding in self.findings)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -244,8 +249,8 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
         schedule: the scheduler's constants; those of a2a3 by default.
 
     Raises:
-        PyptoxError: no rows, tasks that wait for each other, or stamps that are no times: a block or a submission that
-            ends before it starts, or has no stamp. Other rules may be broken; :attr:`Replay.findings` has them.
+        PyptoxError: no rows, tasks that wait for each other, or stamps that are no times: out of order, 0, or further
+            apart than any run is long. Other rules may be broken; :attr:`Replay.findings` has them.
 
     >>> from pyptox import artifacts, chip
     >>> timeline = chip.simulate(chip.Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]]))
@@ -265,7 +270,8 @@ def replay(capture: Capture, *, hardware: Hardware | None = None, schedule: Sche
 def _refuse_impossible(capture: Capture) -> None:
     """Raise where stamps are no times."""
     found = check_records(capture.records, capture.files.get("records", RECORDS))
-    wrong = [f for f in found if f.severity == "error" and f.code in ("stamp", "order") and f.key.startswith(_TIMED)]
+    errors = [f for f in found if f.severity == "error"]
+    wrong = [f for f in errors if f.code == "span" or (f.code in TIMES and f.key.startswith(_TIMED))]
     if wrong:
         more = f"; {len(wrong) - 1:,} more like it" if len(wrong) > 1 else ""
         said = f"{wrong[0].message}{more}. Times of such a run mean nothing; try `pyptox capture` on its folder"

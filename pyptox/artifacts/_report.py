@@ -11,6 +11,8 @@ from ._early import Early, early_dispatch
 from ._finding import Finding
 from ._gaps import CAUSES, Gaps, gaps, makespan_us, utilisation
 from ._path import Path, observed_path
+from ._record_rules import sound
+from ._tables import Records
 from ._validate import check_capture
 
 SHOWN = 5
@@ -31,6 +33,8 @@ class Report:
 
     Attributes:
         capture: what was read.
+        records: those of it whose stamps are times; all times here are of these.
+        left_out: how many records are not.
         findings: rules that its files break, errors first.
         makespan_us: first dispatch to last finish.
         utilisation: share of the makespan in which each core with a row ran a kernel.
@@ -46,6 +50,8 @@ class Report:
     gaps: Gaps
     path: Path
     early: tuple[Early, ...]
+    records: Records
+    left_out: int = 0
 
     @property
     def passed(self) -> bool:
@@ -55,7 +61,7 @@ class Report:
     @property
     def path_by_name(self) -> dict[str, float]:
         """µs of the path in kernels, by kernel name; largest first."""
-        records, totals = self.capture.records, Counter[str]()
+        records, totals = self.records, Counter[str]()
         for piece in self.path.pieces:
             if piece.cause == "kernel":
                 kind = records.core_types[int(records.blocks.core_id[piece.block])]
@@ -64,7 +70,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the columns of single blocks."""
-        records, g = self.capture.records, self.gaps
+        records, g = self.records, self.gaps
         verdicts = Counter(one.verdict for one in self.early)
         return {
             "folder": str(self.capture.folder),
@@ -74,6 +80,7 @@ class Report:
             "level": records.level,
             "tasks": len(np.unique(records.blocks.task_id)),
             "rows": len(records.blocks),
+            "left_out": self.left_out,
             "missing": list(self.capture.missing),
             "findings": [finding.to_dict() for finding in self.findings],
             "makespan_us": self.makespan_us,
@@ -101,7 +108,7 @@ class Report:
         }
 
     def __str__(self) -> str:
-        content, records = self.to_dict(), self.capture.records
+        content, records = self.to_dict(), self.records
         busy: dict[str, float] = {}
         for core, share in self.utilisation.items():
             kind = records.core_types[core]
@@ -110,6 +117,7 @@ class Report:
         lines = [
             f"{self.capture.program or self.capture.folder.name}: {content['tasks']:,} tasks, {content['rows']:,} "
             f"rows, level {records.level}, layout {records.layout}",
+            *([f"left out  {self.left_out:,} records whose stamps are no times"] if self.left_out else []),
             f"makespan  {self.makespan_us:,.2f} µs, first dispatch to last finish",
             "cores     "
             + ("; ".join(f"{cores[kind]} {kind} busy {busy[kind] / cores[kind]:.1%}" for kind in cores) or "no rows"),
@@ -159,7 +167,7 @@ class Report:
 
 def report(capture: Capture, *, strict: bool = False) -> Report:
     """Validate a capture and read its timeline; ``strict`` as in :func:`validate`."""
-    records, deps = capture.records, capture.deps
+    (records, left_out), deps = sound(capture.records), capture.deps
     return Report(
         capture=capture,
         findings=check_capture(capture, strict=strict),
@@ -168,6 +176,8 @@ def report(capture: Capture, *, strict: bool = False) -> Report:
         gaps=gaps(records, deps),
         path=observed_path(records, deps),
         early=early_dispatch(records, deps) if deps is not None and records.level >= 2 else (),
+        records=records,
+        left_out=left_out,
     )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import MOST_US
+
 NO_TASK = np.uint64(2**64 - 1)
 """In a column of task ids: none recorded."""
 
@@ -17,6 +19,11 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and all(
         np.array_equal(getattr(one, item.name), getattr(other, item.name)) for item in fields(one) if item.compare
     )
+
+
+def taken(table: Any, mask: np.ndarray) -> Any:
+    """The rows of a table where ``mask`` is true."""
+    return type(table)(*(getattr(table, item.name)[mask] for item in fields(table)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +166,23 @@ class Records:
         )
 
     @cached_property
-    def zero(self) -> int:
-        """The earliest stamp that is not 0, raw cycles; 0 where there is none."""
+    def _stamps(self) -> np.ndarray:
+        """Every stamp that is not 0."""
         b, p, s = self.blocks, self.phases, self.submits
         stamps = np.concatenate([b.receive, b.start, b.end, b.dispatch, b.finish, p.start, p.end, s.start, s.end])
-        stamps = stamps[stamps > 0]
-        return int(stamps.min()) if len(stamps) else 0
+        return stamps[stamps > 0]
+
+    @cached_property
+    def zero(self) -> int:
+        """The earliest stamp that is not 0, raw cycles; 0 where there is none."""
+        return int(self._stamps.min()) if len(self._stamps) else 0
+
+    def beyond(self, cycles: np.ndarray) -> np.ndarray:
+        """Whether each raw stamp is so far from the middle one that no run can have both: :data:`MOST_US`."""
+        if not len(self._stamps):
+            return np.zeros(len(cycles), bool)
+        middle = int(np.partition(self._stamps, len(self._stamps) // 2)[len(self._stamps) // 2])
+        return (cycles > 0) & (np.abs(cycles - middle) > MOST_US * 1e-6 * self.clock_hz)
 
     def us(self, cycles: Any) -> np.ndarray:
         """µs from :attr:`zero` of raw stamps; NaN where a stamp is 0."""

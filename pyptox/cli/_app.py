@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -410,7 +411,7 @@ def capture(
     result = report(read_capture(directory), strict=strict)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        write_swimlane(out / "merged_swimlane.json", result.capture)
+        write_swimlane(out / "merged_swimlane.json", replace(result.capture, records=result.records))
     show(result, as_json)
     if out is not None and not as_json:
         print(f"written: {out / 'merged_swimlane.json'}")

@@ -69,7 +69,8 @@ def simulate(
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
         answer = _replay_of(capture, program, hardware)
-        return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
+        _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
+        return _exit_where(broken=not answer.passed)
     timeline = _timeline_of(program, sizes, hardware, repeated)
     chosen = program_at(_required(program))
     rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
@@ -99,6 +100,7 @@ def explain_capture(folder: Path, out: Path | None, as_json: bool) -> None:
     show(answer, as_json)
     if not as_json:
         _tell(written)
+    _exit_where(broken=not answer.passed)
 
 
 def what_if(
@@ -141,11 +143,13 @@ def what_if(
     edits += [chip.SetConstant(*_setting(text, "--set", float)) for text in constants or []]
     if not edits:
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
+    broken = False
     if capture is not None:
         not_with_capture(repeated)
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
         notes = [*replay.broken, *notes]
+        broken = not replay.passed
         replay.require_an_answer(edits)
         answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
@@ -153,6 +157,13 @@ def what_if(
     if out is not None:
         notes.append("no pmu.csv: counters are predicted for a program's own tasks, not for changed ones")
     _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
+    _exit_where(broken=broken)
+
+
+def _exit_where(broken: bool) -> None:
+    """Exit with 1 where a capture breaks a rule, as ``pyptox capture`` does."""
+    if broken:
+        raise typer.Exit(1)
 
 
 def _required(place: str | None) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyptox import artifacts
+from pyptox._errors import PyptoxError
 from pyptox.artifacts import ArtifactError
 from tests.artifacts.edits import NAMES, as_september_2026, change, codes, drop, put, row, seeds
 
@@ -182,6 +183,60 @@ def _spoil(content, rng) -> None:
         else:
             del content[key]
             return
+
+
+def _integers(content, path=()):
+    """A path to one integer, or text of digits, of each kind in a file."""
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+        if isinstance(value, dict | list):
+            yield from _integers(value, (*path, key))
+        elif type(value) is int or (isinstance(value, str) and value.isdigit()):
+            yield (*path, key)
+
+
+@pytest.mark.parametrize("value", [2**62, 2**64])
+@pytest.mark.parametrize("newer", [False, True])
+def test_every_integer_of_every_file_may_be_absurd(folder, value, newer) -> None:
+    """It is a finding, or harmless; never a traceback, a number that is none, or a time that no run has."""
+    records = folder / "chip_swimlane_records.json"
+    if newer:
+        records.write_text(json.dumps(as_september_2026(json.loads(records.read_text()))))
+    for name in ("deps.json", "name_map.json", records.name):
+        text = (folder / name).read_text()
+        kinds = {}
+        for path in _integers(json.loads(text)):
+            row = path[-2:] if isinstance(path[-1], int) else path[-1:]  # a column of a table, or a field
+            kinds.setdefault((path[0], len(path), row[-1]), path)
+        assert kinds
+        for path in kinds.values():
+            content = json.loads(text)
+            *steps, last = path
+            place = content
+            for step in steps:
+                place = place[step]
+            long = str(value) if value < 2**64 else "9" * 5000  # Python reads no more than 4,300 digits
+            place[last] = value if isinstance(place[last], int) else long
+            (folder / name).write_text(json.dumps(content))
+            found = artifacts.validate(folder)
+            try:
+                capture = artifacts.read_capture(folder)
+            except ArtifactError as error:
+                assert error.finding in found
+                continue
+            answer = artifacts.report(capture)
+            assert json.dumps(answer.to_dict(), allow_nan=False)
+            assert 0 <= answer.makespan_us < 1e9
+            assert all(
+                min(column.tolist(), default=0) >= -1.0 for column in (answer.gaps.pickup_us, answer.gaps.fin_us)
+            )
+            try:
+                again = artifacts.replay(capture)
+            except PyptoxError:
+                assert not answer.passed
+            else:
+                assert json.dumps(again.to_dict(), allow_nan=False)
+                assert again.simulated_us < 1e9
+        (folder / name).write_text(text)
 
 
 @given(seeds, st.sampled_from(["chip_swimlane_records.json", "deps.json", "name_map.json"]), st.booleans())

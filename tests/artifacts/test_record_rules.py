@@ -29,6 +29,34 @@ def _overlap(content):
     rows[0][4] = rows[1][3] + 1
 
 
+def _partner(content) -> tuple[list, list]:
+    """Row 2 of the cores, and the scheduler's row of it."""
+    mine = content["aicore_tasks"][2]
+    return mine, next(row for row in content["aicpu_tasks"] if row[:2] == [mine[0], mine[2]])
+
+
+def _dispatched(ticks):
+    """So many ticks after the core saw it."""
+
+    def edit(content):
+        core, scheduler = _partner(content)
+        scheduler[2] = core[3] - core[5] + ticks
+        scheduler[3] = max(scheduler[3], scheduler[2])
+
+    return edit
+
+
+def _seen(ticks):
+    """So many ticks before the block ended."""
+
+    def edit(content):
+        core, scheduler = _partner(content)
+        core[4] = max(core[4], core[3] + ticks)
+        scheduler[3] = core[4] - ticks
+
+    return edit
+
+
 def _renumber(content):
     core = content["aicore_tasks"][0][0]
     for key, column in (("aicore_tasks", 2), ("aicpu_tasks", 1)):
@@ -47,7 +75,20 @@ def _renumber(content):
         (row("aicore_tasks", 2, 4, 0), "stamp", "error", "aicore_tasks[2]"),
         (row("aicore_tasks", 2, 4, 1), "order", "error", "aicore_tasks[2]"),
         (row("aicpu_tasks", 2, 3, 1), "order", "error", "aicore_tasks[2]"),
-        (row("aicpu_tasks", 2, 2, 10**9), "order", "warning", "aicore_tasks[2]"),
+        (row("aicpu_tasks", 2, 2, 10**9), "order", "error", "aicore_tasks[2]"),
+        (_dispatched(1), "order", "warning", "aicore_tasks[2]"),
+        (_dispatched(51), "order", "error", "aicore_tasks[2]"),
+        (_seen(51), "order", "error", "aicore_tasks[2]"),
+        (row("aicpu_tasks", 2, 2, 2**62), "span", "error", "aicore_tasks[2]"),
+        (row("aicpu_tasks", 2, 3, 2**62), "span", "error", "aicore_tasks[2]"),
+        (row("aicore_tasks", 2, 4, 2**63 - 1), "span", "error", "aicore_tasks[2]"),
+        (put("aicpu_scheduler_phases", 0, 0, "end_cycles", 2**62), "span", "error", "aicpu_scheduler_phases[0][0]"),
+        (
+            put("aicpu_orchestrator_phases", 0, 1, "end_cycles", 2**62),
+            "span",
+            "error",
+            "aicpu_orchestrator_phases[0][1]",
+        ),
         (row("aicore_tasks", 2, 1, 9 << 32), "ring", "warning", "aicore_tasks[2]"),
         (row("aicore_tasks", 2, 1, 3 << 32 | 999), "unknown-task", "warning", "aicore_tasks[2].task_token_raw"),
         (_overlap, "overlap", "error", "aicore_tasks["),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pyptox import PyptoxError, artifacts, chip
-from tests.artifacts.edits import SUBSET, change, drop, run
+from tests.artifacts.edits import SUBSET, change, drop, row, run
 
 RECORDS = "chip_swimlane_records.json"
 
@@ -26,9 +26,37 @@ def test_a_row_without_its_partner_is_said_first(capsys, folder, command):
     change(folder / RECORDS, drop("aicpu_tasks", 2))
     more = ["--set", "poll_us=0.05"] if command == "what-if" else []
     code, out, _ = run(capsys, command, "--capture", folder, *more)
-    assert code == 0
+    assert code == 1
     assert "the capture breaks rules, 1 errors" in out
     assert "error unpaired-row: chip_swimlane_records.json: aicore_tasks[2]" in out
+
+
+def _no_rows(data):
+    data["aicore_tasks"], data["aicpu_tasks"] = [], []
+
+
+@pytest.mark.parametrize("edit", [_twice, drop("aicpu_tasks", 2), _no_rows])
+@pytest.mark.parametrize("command", ["capture", "explain", "simulate", "what-if"])
+def test_a_broken_rule_is_never_exit_0(capsys, folder, command, edit):
+    change(folder / RECORDS, edit)
+    place = ["--capture", folder] if command != "capture" else [folder]
+    code, out, err = run(capsys, command, *place, *(["--set", "poll_us=0.05"] if command == "what-if" else []))
+    refused = edit is _no_rows and command in ("simulate", "what-if")  # nothing to simulate
+    assert code == (2 if refused else 1)
+    assert ("error" in out) != refused
+    assert err.startswith("error: ") == refused
+
+
+def test_stamps_that_are_no_times_are_left_out_of_the_report(capsys, folder):
+    whole = json.loads(run(capsys, "capture", folder, "--json")[1])
+    change(folder / RECORDS, row("aicpu_tasks", 2, 2, 2**62))
+    code, out, _ = run(capsys, "capture", folder, "--json")
+    answer = json.loads(out)
+    assert code == 1
+    assert (answer["left_out"], answer["rows"]) == (1, whole["rows"] - 1)
+    assert answer["makespan_us"] <= whole["makespan_us"]
+    assert all(one["mean"] is None or one["mean"] >= 0 for one in answer["intervals_us"].values())
+    assert "left out  1 records whose stamps are no times" in run(capsys, "explain", "--capture", folder)[1]
 
 
 def test_findings_are_in_the_json(capsys, folder):
