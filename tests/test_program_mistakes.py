@@ -1,5 +1,8 @@
 """Mistakes in a user's program or on its command line: one line that says where, exit code 2."""
 
+import sys
+
+import numpy as np
 import pytest
 
 import pyptox as px
@@ -94,7 +97,22 @@ def test_a_tensor_or_task_of_another_program_is_refused(use):
         (["explain", "--capture", "here", "--sync", "auto"], "`--sync` belongs to a kernel"),
         (["what-if", "PROGRAM", "--add-edge", "up,up"], "up is the same task"),
         (["what-if", "PROGRAM", "--add-edge", "gate,swiglu"], "swiglu waits for it already"),
-        (["what-if", "PROGRAM", "--cores", "1000"], "`--cores` must be 1 to 24, the cube cores of a2a3; got 1000"),
+        (["what-if", "PROGRAM", "--cores", "1000"], "`--cores` must be 1 to 128, an integer; got 1000"),
+        (["what-if", "PROGRAM", "--duration", "down=1e30"], "`duration_us` must be a finite number of µs"),
+        (["what-if", "PROGRAM", "--duration", "down=1e308", "--json"], "`duration_us` must be a finite number of µs"),
+        (["what-if", "PROGRAM", "--set", "complete_us=1e300"], "`complete_us` must be a finite number of µs"),
+        (["what-if", "PROGRAM", "--set", "hbm_us=1e300"], "`hbm_us` of a chip must be 1e+09 at most"),
+        (["what-if", "PROGRAM", "--set", "hbm_us=1e8"], "`duration_us` of task"),
+        (["explain", "PROGRAM", "--tile", "m=16"], "mlp, whose sizes are NAME=VALUE. Leave it out"),
+        (
+            ["simulate", "--capture", "here", "--hardware", "a5"],
+            "`--hardware` belongs to a program; got a5 with --capture",
+        ),
+        (["explain", "--capture", "here", "--hardware", "910B4"], "`--hardware` belongs to a program"),
+        (["what-if", "--capture", "here", "--hardware", "a5", "--cores", "3"], "`--hardware` belongs to a program"),
+        (["graph", "PROGRAM", "tokens=10000000"], "1,000,000 blocks at most; `matmul` would have 7,500,000"),
+        (["rings", "PROGRAM", "tokens=1000000000"], "1,000,000 blocks at most"),
+        (["graph", "PROGRAM", "tokens=99999999999999999999"], "`shape` of a tensor must hold less than 1 PiB"),
         (["simulate", "PROGRAM", "tokens=16", "tokens=32"], "`tokens` must be given once"),
         (["simulate", "PROGRAM", "tokens=-3"], "`tokens` must not be negative; got 'tokens=-3'"),
         (["graph"], "`PROGRAM` must be FILE.py:NAME; got none"),
@@ -103,6 +121,91 @@ def test_a_tensor_or_task_of_another_program_is_refused(use):
 def test_nothing_that_is_given_is_ignored(capsys, arguments, message):
     program = str(px.__file__).replace("pyptox/__init__.py", "docs/programs/mlp.py:mlp")
     assert message in failing(capsys, *(program if a == "PROGRAM" else a for a in arguments))
+
+
+ROWS = '{"x": px.spec((m, 64), "fp32"), "y": px.spec((m, 64), "fp32")}'
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (f"lambda m: {ROWS}", "`m` must be given: it is a size of `wrong` without a default. Try m=16"),
+        ("lambda m=16: 3", "the sizes of `wrong` must give a spec by argument; they give 3"),
+        ('lambda m=16: {"x": 3, "y": 4}', "the sizes of `wrong` must give a spec by argument"),
+        (f"lambda m=16: {ROWS} if m > 16 else __import__('sys').exit(0)", "SystemExit: 0"),
+    ],
+)
+def test_sizes_that_give_none(capsys, tmp_path, sizes, message):
+    place = tmp_path / "mine.py"
+    before = HEAD.split("sizes=")[1].split(")\n")[0]
+    place.write_text(HEAD.replace(before, sizes) + "    return pp.submit(k.residual_add, x, y)\n")
+    err = failing(capsys, "graph", f"{place}:wrong")
+    assert message in err
+    assert err.count("\n") == 1
+    if "m:" in sizes:
+        with pytest.raises(SystemExit) as stop:
+            main(["graph", f"{place}:wrong", "m=32"])
+        assert not stop.value.code
+
+
+@pytest.mark.parametrize("where", ["top", "body"])
+def test_a_program_that_exits_is_a_mistake(capsys, tmp_path, where):
+    place = tmp_path / "mine.py"
+    leave = "__import__('sys').exit(0)"
+    place.write_text(HEAD + (f"    {leave}\n" if where == "body" else f"    return x\n\n\n{leave}\n"))
+    assert "SystemExit: 0" in failing(capsys, "graph", f"{place}:wrong")
+
+
+@pytest.mark.parametrize("where", ["top", "body"])
+def test_a_module_beside_the_program_is_found(capsys, tmp_path, monkeypatch, where):
+    name = f"beside_{where}"
+    (tmp_path / f"{name}.py").write_text("from pyptox.kernels import residual_add\n")
+    place = tmp_path / "mine.py"
+    body = HEAD + (f"    import {name}\n" if where == "body" else "")
+    place.write_text(
+        (f"import {name}\n" if where == "top" else "") + f"{body}    return pp.submit({name}.residual_add, x, y)\n"
+    )
+    before = sys.path[:]
+    with pytest.raises(SystemExit) as stop:
+        main(["graph", f"{place}:wrong"])
+    assert not stop.value.code
+    assert "1 tasks" in capsys.readouterr().out
+    assert sys.path == before
+
+
+def test_a_program_without_tasks_is_told(capsys, tmp_path):
+    place = tmp_path / "mine.py"
+    place.write_text(HEAD + "    return x\n")
+    for command in ("graph", "simulate"):
+        with pytest.raises(SystemExit) as stop:
+            main([command, f"{place}:wrong"])
+        assert not stop.value.code
+        assert "note: `wrong` has no tasks" in capsys.readouterr().err
+
+
+def test_an_array_that_is_none_is_named():
+    good = np.zeros((16, 64), np.float32)
+    for given, message in (
+        ("x", "`x` of `first` must be an array; got 'x' .str."),
+        (None, "`x` of `first` must be an array; got None"),
+        (good.astype(np.float64), "`x` of `first`: `dtype` must be one of .*; got 'float64'. Convert it"),
+        (px.spec((16, 64), "fp32"), "`x` of `first` must be an array, or px.control"),
+        (np.zeros((0, 64), np.float32), "`x` of `first`: `shape` of a tensor"),
+    ):
+        for read in (pp.run, pp.reference):
+            with pytest.raises(ProgramError, match=message):
+                read(first, given)
+    for arguments, more, name in (
+        (("first", good), {}, "program"),
+        ((first, good), {"order": 3}, "order"),
+        ((first, good), {"hardware": "a2a3"}, "hardware"),
+    ):
+        with pytest.raises(px.PyptoxError, match=f"`{name}` must be"):
+            pp.run(*arguments, **more)
+    with pytest.raises(ProgramError, match="`specs` of `first` must be specs"):
+        pp.graph(first, good)
+    with pytest.raises(px.PyptoxError, match="`program` must be"):
+        pp.graph("first")
 
 
 def test_rounds_of_a_capture_are_refused(capsys, monkeypatch, tmp_path):

@@ -82,6 +82,22 @@ def test_a_repeated_round_is_compared_with_a_repeated_one(capsys):
     assert "`--repeated` belongs to a program" in err
 
 
+def test_what_if_keeps_the_name_of_the_program(capsys, tmp_path):
+    for place in ([MLP, *SMALL], ["--capture", tmp_path]):
+        code, _, _ = run(capsys, "what-if", *place, "--duration", "down=3", "--out", tmp_path)
+        assert code == 0
+        assert artifacts.read_capture(tmp_path).program == "mlp"
+    run(capsys, "simulate", "--capture", tmp_path, "--out", tmp_path)
+    assert artifacts.read_capture(tmp_path).program == "mlp"
+
+
+@pytest.mark.parametrize("command", ["simulate", "bench"])
+def test_the_variables_are_in_the_help(capsys, command):
+    text = " ".join(run(capsys, command, "--help")[1].split())
+    for name, default in (("ROUNDS", "(100)"), ("WARMUP", "(5)"), ("RAW", "=1")):
+        assert f"PYPTO_BENCH_{name}{'' if default == '=1' else ' '}{default}" in text
+
+
 def test_graph_writes_its_files(capsys, tmp_path):
     code, out, _ = run(capsys, "graph", MLP, "--out", tmp_path)
     assert code == 0
@@ -132,9 +148,16 @@ def test_no_rounds_where_it_does_not(value):
 
 
 def test_rounds_are_at_least_one_and_a_number(capsys):
-    timed = rounds_asked_for(program_at(MLP), SMALL, {"PYPTO_BENCH": "1", "PYPTO_BENCH_ROUNDS": "0"})
+    for name, value, least in (("ROUNDS", "0", 1), ("ROUNDS", "-1", 1), ("WARMUP", "-1", 0)):
+        asked = {"PYPTO_BENCH": "1", f"PYPTO_BENCH_{name}": value}
+        with pytest.raises(ValueError, match=f"`PYPTO_BENCH_{name}` must be at least {least}; got {value}"):
+            rounds_asked_for(program_at(MLP), SMALL, asked)
+    timed = rounds_asked_for(program_at(MLP), SMALL, {"PYPTO_BENCH": "1", "PYPTO_BENCH_ROUNDS": "1"})
     assert timed is not None
     assert len(timed.samples_us) == 1
     assert "raw" not in str(timed)
+    assert capsys.readouterr().err == ""
+    assert rounds_asked_for(program_at(MLP), SMALL, {"PYPTO_BENCH_ROUND": "3"}) is None
+    assert "note: `PYPTO_BENCH_ROUND` is not known" in capsys.readouterr().err
     with pytest.raises(ValueError, match="`PYPTO_BENCH_ROUNDS` must be an integer; got 'many'"):
         rounds_asked_for(program_at(MLP), SMALL, {"PYPTO_BENCH": "1", "PYPTO_BENCH_ROUNDS": "many"})

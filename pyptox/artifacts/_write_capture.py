@@ -41,9 +41,12 @@ def write_capture(folder: str | os.PathLike[str], capture: Capture) -> list[Path
     return [*written, folder / _swimlane.FILE]
 
 
-def write_simulation(folder: str | os.PathLike[str], timeline: Timeline) -> list[Path]:
-    """Write a simulation as the files of a run; counters too, where the tasks are kernels of a program."""
-    capture = simulated_capture(timeline)
+def write_simulation(folder: str | os.PathLike[str], timeline: Timeline, *, program: str = "") -> list[Path]:
+    """Write a simulation as the files of a run; counters too, where the tasks are kernels of a program.
+
+    ``program`` is its name: that of the timeline's graph where left out.
+    """
+    capture = simulated_capture(timeline, program=program)
     return write_capture(folder, replace(capture, pmu=_counters(timeline, capture)))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._checks import instance, integer, microseconds
 from ..hardware._base import Number, _Static
 
 GRID_US = 2.0**-20
@@ -74,10 +75,10 @@ class Schedule:
         for name, value in numbers.items():
             if name not in known:
                 raise ValueError(f"`{name}` is not a constant of a schedule; known: {', '.join(CONSTANTS)}")
-            if name in CONSTANTS and isinstance(value, int | float) and not 0 <= value < float("inf"):
-                raise ValueError(f"`{name}` must be a finite number of µs, not negative; got {value!r}")
-        if not 1 <= numbers.get("threads", 1) <= 4:
-            raise ValueError(f"`threads` must be 1 to 4 scheduler threads; got {numbers['threads']}")
+            if name in CONSTANTS and not isinstance(value, jax.Array | np.ndarray):
+                microseconds(name, value)
+        integer("threads", numbers.get("threads", 1), 1, 4)
+        instance("sources", numbers.get("sources", {}), Mapping, "a mapping from names to texts")
         return dataclasses.replace(self, **numbers)
 
     def values(self) -> dict[str, float]:

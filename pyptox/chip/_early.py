@@ -36,7 +36,7 @@ class EarlyUse:
         task: its number.
         blocks, early: its blocks, and those published before the last producer was finished.
         producers: what it waits for.
-        reason: why it was not staged; empty where it was.
+        reason: all that kept it from being staged; empty where it was.
     """
 
     task: int
@@ -80,16 +80,17 @@ def early_uses(timeline: "Timeline") -> tuple[EarlyUse, ...]:
 
 
 def _reason(timeline: "Timeline", task: int, producers: tuple[Producer, ...]) -> str:
+    """Everything that forbids it; where nothing does, why there was no occasion."""
     work, last = timeline.workload, max(p.finish_us for p in producers)
     cores = timeline.clusters * (2 if work.shapes[task] == AIV else 1)
-    if work.blocks[task] > cores:
-        return f"{work.blocks[task]} blocks for {cores} cores"
-    if work.predicated[task]:
-        return "predicated"
-    late = [p.task for p in producers if not p.flagged and p.finish_us == last]
-    if late:
-        kind = "is a dummy" if work.shapes[late[0]] == DUMMY else "is not flagged"
-        return f"{work.names[late[0]]} {kind}"
+    reasons = [f"{work.blocks[task]} blocks for {cores} cores"] if work.blocks[task] > cores else []
+    reasons += ["predicated"] if work.predicated[task] else []
+    for p in producers:
+        if not p.flagged and p.finish_us == last:
+            kind = "is a dummy" if work.shapes[p.task] == DUMMY else "is not flagged"
+            reasons.append(f"{work.names[p.task]} {kind}")
+    if reasons:
+        return "; ".join(reasons)
     if timeline.times.submitted[task] >= last:
         return "submitted after its producers were finished"
     return "ready tasks went first, or no slots were open"

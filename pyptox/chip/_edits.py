@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import MOST_BLOCKS, MOST_CLUSTERS, integer, microseconds, text
 from .._errors import PyptoxError
 from ._constants import CONSTANTS, on_grid
 from ._memory import COLUMNS
 from ._rows import averaged, scaled
 from ._scenario import AbstractEdit, Scenario
-from ._workload import MOST_BLOCKS, SHAPES
+from ._workload import SHAPES
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class Split(AbstractEdit):
 
     def apply(self, scenario: Scenario) -> Scenario:
         work, chosen = scenario.workload, set(scenario.kernels(self.task))
-        if self.parts < 2:
-            raise PyptoxError(f"`parts` must be 2 or more; got {self.parts}")
+        integer("parts", self.parts, 2)
         rows: list[int] = []
         blocks: list[int] = []
         names: list[str] = []
@@ -133,6 +133,8 @@ class Merge(AbstractEdit):
 
     def apply(self, scenario: Scenario) -> Scenario:
         work = scenario.workload
+        if isinstance(self.tasks, str):
+            raise PyptoxError(f"`tasks` must be a tuple of names; got {self.tasks!r}")
         members = sorted({n for name in self.tasks for n in scenario.kernels(name)})
         if len(members) < 2:
             raise PyptoxError(f"`tasks` must name two tasks or more; got {', '.join(self.tasks)}")
@@ -172,8 +174,7 @@ class SetBlocks(AbstractEdit):
     blocks: int
 
     def apply(self, scenario: Scenario) -> Scenario:
-        if not 1 <= self.blocks <= MOST_BLOCKS:
-            raise PyptoxError(f"`blocks` must be 1 to {MOST_BLOCKS:,}; got {self.blocks}")
+        integer("blocks", self.blocks, 1, MOST_BLOCKS)
         work, chosen = scenario.workload, scenario.kernels(self.task)
         blocks, factor = work.blocks.copy(), np.ones(work.tasks)
         factor[chosen] = blocks[chosen] / self.blocks
@@ -189,8 +190,7 @@ class SetDuration(AbstractEdit):
     duration_us: float
 
     def apply(self, scenario: Scenario) -> Scenario:
-        if not 0 <= self.duration_us < float("inf"):
-            raise PyptoxError(f"`duration_us` must be a finite number, not negative; got {self.duration_us}")
+        microseconds("duration_us", self.duration_us)
         work, chosen = scenario.workload, scenario.kernels(self.task)
         duration, memory = work.duration_us.copy(), work.memory
         duration[chosen] = self.duration_us
@@ -209,8 +209,7 @@ class SetCores(AbstractEdit):
     aic: int
 
     def apply(self, scenario: Scenario) -> Scenario:
-        if self.aic < 1:
-            raise PyptoxError(f"`aic` must be at least 1; got {self.aic}")
+        integer("aic", self.aic, 1, MOST_CLUSTERS)
         return scenario.on(scenario.hardware.replace(aic=self.aic, aiv=2 * self.aic))
 
 
@@ -222,10 +221,12 @@ class SetConstant(AbstractEdit):
     value: float
 
     def apply(self, scenario: Scenario) -> Scenario:
+        text("name", self.name, "fin_us")
         if self.name in (*CONSTANTS, "threads"):
             if self.name.startswith("submit") and scenario.workload.submitted_us is not None:
                 raise PyptoxError(f"`{self.name}` changes nothing where submissions are measured ones")
-            value = int(self.value) if self.name == "threads" else self.value
+            whole = self.name == "threads" and isinstance(self.value, float) and self.value.is_integer()
+            value = int(self.value) if whole else self.value
             return dataclasses.replace(scenario, schedule=scenario.schedule.replace(**{self.name: value}))
         known: Mapping[str, Any] = scenario.hardware.flat()
         if self.name not in known:

@@ -5,10 +5,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._checks import MOST_US
 from .._errors import PyptoxError
 from ..cost._compilation_cache import persistent
 from ._constants import CONSTANTS, Schedule
 from ._machine import Memory, Record, Sizes, Tasks, compiled
+from ._memory import COLUMNS
 from ._oracle import Times
 from ._record import BLOCK
 from ._workload import AIV, ALLOC, DUMMY, Workload
@@ -37,6 +39,15 @@ def run(
 
 
 def _check(work: Workload, clusters: int) -> None:
+    times = (
+        [work.duration_us] if work.memory is None else [work.duration_us, *(getattr(work.memory, n) for n in COLUMNS)]
+    )
+    longest = np.max(times, axis=0)
+    if not (longest <= MOST_US).all():
+        task = int(np.argmax(longest))
+        raise PyptoxError(
+            f"`duration_us` of a block must be {MOST_US:.0e} at most; {work.names[task]} has {longest[task]:.3g}"
+        )
     wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
     too_many = np.flatnonzero(work.sync_start & (work.blocks > wide))
     if too_many.size:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import text
 from .._errors import PyptoxError
 from ..hardware import Hardware
 from ..program._graph import Graph
@@ -53,7 +54,7 @@ class Scenario:
         Raises:
             PyptoxError: there is none.
         """
-        work = self.workload
+        work, name = self.workload, text("task", name, "up")
         found = [n for n in range(work.tasks) if name in _titles(work, n)]
         if not found:
             known = sorted({title for n in range(work.tasks) for title in _titles(work, n)[1:]})

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import instance
 from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
@@ -45,6 +46,9 @@ def simulate(
     >>> sum(timeline.attribution().values()) == timeline.makespan_us
     True
     """
+    instance("what", what, (Graph, Workload), "a graph (program.graph) or a Workload")
+    instance("hardware", hardware, (Hardware, type(None)), "a chip, such as hardware.a2a3()")
+    instance("schedule", schedule, (Schedule, type(None)), "a Schedule, such as a2a3_schedule()")
     hardware = hardware or a2a3()
     clusters = clusters_on(hardware)
     schedule = schedule or a2a3_schedule()

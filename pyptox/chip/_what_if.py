@@ -1,11 +1,12 @@
 """A simulation beside another, in which something is changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._errors import PyptoxError
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ._constants import Schedule
@@ -183,10 +184,14 @@ def what_if(
     >>> answer.saved_us > 2.0, answer.staged()
     (True, ([], ['t1 silu']))
     """
+    given = list(edits) if isinstance(edits, Iterable) else [edits]
+    wrong = [edit for edit in given if not isinstance(edit, AbstractEdit)]
+    if wrong or isinstance(edits, AbstractEdit):
+        raise PyptoxError(f'`edits` must be a list of changes, such as [FlagProducer("up")]; got {edits!r}')
     if not isinstance(what, Timeline):
         what = simulate(what, hardware=hardware, schedule=schedule, repeated=repeated)
     scenario = Scenario.of(what)
-    for edit in edits:
+    for edit in given:
         scenario = edit.apply(scenario)
     after = simulate(scenario.workload, hardware=scenario.hardware, schedule=scenario.schedule, repeated=what.repeated)
-    return WhatIf(tuple(edits), what, after, scenario.origin, from_us)
+    return WhatIf(tuple(given), what, after, scenario.origin, from_us)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import MOST_BLOCKS, MOST_US, is_time
 from .._errors import PyptoxError
 from ._constants import on_grid
 from ._memory import Memory, ratios
@@ -15,7 +16,6 @@ SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
 """What a task occupies, in the order in which schedulers look for work; ``ALLOC`` is completed at its submission."""
 
 MIX, AIC, AIV, DUMMY, ALLOC = range(5)
-MOST_BLOCKS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +102,13 @@ class Workload:
             if shape not in SHAPES:
                 raise PyptoxError(f"`shapes` must be of {', '.join(SHAPES)}; task {number} has {shape!r}")
             kernel = shape not in ("DUMMY", "ALLOC")
-            if not (1 <= n <= MOST_BLOCKS if kernel else n == 0):
-                expected = f"1 to {MOST_BLOCKS:,}" if kernel else "0"
+            if not (isinstance(n, int | np.integer) and (1 <= n <= MOST_BLOCKS if kernel else n == 0)):
+                expected = f"1 to {MOST_BLOCKS:,}, an integer" if kernel else "0"
                 raise PyptoxError(f"`blocks` of a task of shape {shape} must be {expected}; task {number} has {n}")
-            if not (0 <= time < float("inf")) or (not kernel and time != 0):
-                raise PyptoxError(f"`duration_us` of task {number} ({shape}) cannot be {time!r}")
-            if any(not 0 <= p < number for p in preds):
+            if not is_time(time) or (not kernel and time != 0):
+                allowed = f"a number of µs from 0 to {MOST_US:.0e}" if kernel else "0"
+                raise PyptoxError(f"`duration_us` of task {number} ({shape}) must be {allowed}; got {time!r}")
+            if not all(isinstance(p, int | np.integer) and 0 <= p < number for p in preds):
                 raise PyptoxError(f"`waits` of task {number} must be earlier tasks; got {list(preds)}")
             if shape == "ALLOC" and any(shapes[p] != "ALLOC" for p in preds):
                 raise PyptoxError(f"`waits` of task {number} must be empty: an allocation is made at its submission")

@@ -155,7 +155,11 @@ def explain(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Say what one configuration of a kernel, a program or a recorded run costs, and why."""
+    """Say what one configuration of a kernel, a program or a recorded run costs, and why.
+
+    A recorded run is explained from its measured stamps alone, as by capture; simulate and what-if --capture simulate
+    it. Exit 1 when its files break a rule.
+    """
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
     if what is None or ".py:" in what:
@@ -163,12 +167,12 @@ def explain(
         given |= {"--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"}
         idle = [name for name, value in given.items() if value or (name == "--stages" and value is not None)]
         if idle:
-            kind = "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE"
+            kind = "a recorded run" if what is None else f"the program {what}, whose sizes are NAME=VALUE"
             raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
     if capture is not None:
         if sizes:
             raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
-        not_with_capture(repeated)
+        not_with_capture(repeated, hardware)
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
@@ -492,7 +496,7 @@ def prefetch(
     import autotune
 
     from ..hardware import preset
-    from ._programs import program_at, sizes_of
+    from ._programs import in_users_code, program_at, sizes_of
 
     chip = preset(hardware)
     if program == "decode_step":
@@ -504,14 +508,9 @@ def prefetch(
             decode_step(chip).work, choices=choice, budget=budget, repeated=repeated, hardware=chip
         )
     else:
-        result = autotune.prefetch(
-            program_at(program),
-            choices=choice,
-            budget=budget,
-            repeated=repeated,
-            hardware=chip,
-            **sizes_of(sizes or []),
-        )
+        chosen, given = program_at(program), sizes_of(sizes or [])
+        options: dict[str, Any] = {"choices": choice, "budget": budget, "repeated": repeated, "hardware": chip}
+        result = in_users_code(chosen, lambda: autotune.prefetch(chosen, **options, **given))
     if as_json:
         show(result.to_dict(), True)
     else:
@@ -533,7 +532,11 @@ def bench(
     hardware: Chip = "a2a3",
     as_json: Json = False,
 ) -> None:
-    """Predict a decode step; with PYPTO_BENCH=1 also time it on this machine."""
+    """Predict a decode step; with PYPTO_BENCH=1 also time it on this machine.
+
+    PYPTO_BENCH_ROUNDS (100) rounds are timed after PYPTO_BENCH_WARMUP (5) others; PYPTO_BENCH_RAW=1 prints every
+    sample.
+    """
     from ._decode import Asked, bench_growing, bench_ladder, bench_step
 
     asked = Asked.of(model, variant, config, layers, dtype, batch, context, hardware)

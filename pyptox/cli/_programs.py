@@ -1,9 +1,11 @@
 """From ``FILE.py:NAME size=value ...`` to a program and its sizes."""
 
+import contextlib
 import importlib.util
 import inspect
+import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,8 +29,9 @@ def program_at(place: str) -> Program:
         raise ValueError(f"`PROGRAM` must name a Python file; got {file!r}")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever a file of the user's may raise
+        with _beside(path):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # whatever a file of the user's may raise
         lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == spec.origin]
         at = f" (line {lines[-1]})" if lines else ""
         raise ValueError(f"`PROGRAM` {file!r} cannot be read: {type(error).__name__}: {error}{at}") from error
@@ -41,20 +44,35 @@ def program_at(place: str) -> Program:
 def graph_at(place: str, settings: Sequence[str], hardware: Hardware | None = None) -> Graph:
     """The graph of the program at ``place`` in these sizes."""
     chosen = program_at(place)
-    return in_users_code(chosen, lambda: graph(chosen, hardware=hardware, **sizes_of(settings)))
+    found = in_users_code(chosen, lambda: graph(chosen, hardware=hardware, **sizes_of(settings)))
+    if not found.tasks:
+        print(f"note: `{found.name}` has no tasks: it submits no kernel", file=sys.stderr)
+    return found
 
 
 def in_users_code(program: Program, read: Callable[[], Answer]) -> Answer:
     """``read()``; whatever the program's own file raises is an error that says where in it."""
     try:
-        return read()
-    except Exception as error:  # whatever a function of the user's may raise
+        with _beside(Path(program.function.__code__.co_filename)):
+            return read()
+    except (Exception, SystemExit) as error:  # whatever a function of the user's may raise
         files = {f.__code__.co_filename for f in (program.function, program.sizes) if inspect.isfunction(f)}
         lines = [step for step in traceback.extract_tb(error.__traceback__) if step.filename in files]
         if not lines:
             raise
         kind = "" if isinstance(error, PyptoxError) else f"{type(error).__name__}: "
         raise ValueError(f"{lines[-1].filename}:{lines[-1].lineno}: {kind}{error}") from error
+
+
+@contextlib.contextmanager
+def _beside(file: Path) -> Iterator[None]:
+    """Within this context modules in the folder of ``file`` can be imported, as when Python runs it."""
+    before = sys.path[:]
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def sizes_of(settings: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ inputs; ``PYPTO_BENCH_RAW`` prints every sample.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 from ..artifacts import Rounds, Statistics, format_rounds
 from ..program import Program
 
+_VARIABLES = ("PYPTO_BENCH", "PYPTO_BENCH_ROUNDS", "PYPTO_BENCH_WARMUP", "PYPTO_BENCH_RAW")
 _OFF = ("", "0", "false", "False")
 
 
@@ -67,6 +69,9 @@ def rounds_of(
     name: str, measure: Callable[[int, int], np.ndarray], environment: Mapping[str, str] = os.environ
 ) -> Timed | None:
     """The rounds that ``measure(count, warmup)`` gives, µs; None where ``PYPTO_BENCH`` does not ask for them."""
+    unknown = sorted({name for name in environment if name.startswith("PYPTO_BENCH")} - set(_VARIABLES))
+    for name in unknown:
+        print(f"note: `{name}` is not known and changes nothing; known: {', '.join(_VARIABLES)}", file=sys.stderr)
     if not asked(environment):
         return None
     count = _whole(environment, "PYPTO_BENCH_ROUNDS", 100, 1)
@@ -115,6 +120,9 @@ def _filled(rng: np.random.Generator, spec: Any) -> np.ndarray:
 def _whole(environment: Mapping[str, str], name: str, default: int, least: int) -> int:
     text = environment.get(name, "")
     try:
-        return max(int(text), least) if text else default
+        value = int(text) if text else default
     except ValueError:
         raise ValueError(f"`{name}` must be an integer; got {text!r}. Leave it out for {default}") from None
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}; got {value}. Leave it out for {default}")
+    return value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._checks import MOST_CLUSTERS, integer
 from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ def graph(
     if program is None:
         raise ValueError("`PROGRAM` must be FILE.py:NAME; got none. Try docs/programs/mlp.py:mlp")
     found = _graph_of(program, sizes)
+    implied = programs.redundant_edges(found)
     findings = {
         "missing orderings": programs.missing_orderings(found),
-        "redundant edges": programs.redundant_edges(found),
+        "redundant edges": [edge for edge in implied if edge.kind == "redundant"],
         "false serialisation": programs.false_serialisation(found),
     }
+    needed = [edge for edge in implied if edge.kind == "needed"]
+    if needed:
+        findings["edges that order nothing and are needed"] = needed
     written = []
     if out is not None:
         from ..artifacts import write_graph
@@ -59,17 +64,19 @@ def simulate(
 ) -> None:
     """Simulate a program, or the tasks of a run with their measured durations, on the chip.
 
-    With PYPTO_BENCH=1 a program is also run, jitted, on the local JAX device, in PYPTO_BENCH_ROUNDS timed rounds.
+    With PYPTO_BENCH=1 a program is also run, jitted, on the local JAX device: PYPTO_BENCH_ROUNDS (100) timed rounds
+    after PYPTO_BENCH_WARMUP (5) others; PYPTO_BENCH_RAW=1 prints every sample.
     """
     from ._programs import in_users_code, program_at
     from ._rounds import asked, rounds_asked_for
 
     if capture is not None:
-        not_with_capture(repeated)
+        not_with_capture(repeated, hardware)
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
-        answer = _replay_of(capture, program, hardware)
-        _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
+        answer = _replay_of(capture, program)
+        name = answer.capture.program or ""
+        _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us, program=name)
         return _exit_where(broken=not answer.passed)
     timeline = _timeline_of(program, sizes, hardware, repeated)
     chosen = program_at(_required(program))
@@ -116,7 +123,9 @@ def what_if(
     split: Annotated[list[str] | None, typer.Option(help="NAME=PARTS: make several tasks of one.")] = None,
     blocks: Annotated[list[str] | None, typer.Option(help="NAME=BLOCKS: cut the same work otherwise.")] = None,
     duration: Annotated[list[str] | None, typer.Option(help="NAME=US: of one block.")] = None,
-    cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
+    cores: Annotated[
+        int | None, typer.Option(help=f"Cube cores, 1 to {MOST_CLUSTERS}, each with two vector cores.")
+    ] = None,
     constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
     repeated: Repeated = False,
     hardware: Chip = "a2a3",
@@ -139,24 +148,25 @@ def what_if(
     edits += [chip.Split(*_setting(text, "--split", int)) for text in split or []]
     edits += [chip.SetBlocks(*_setting(text, "--blocks", int)) for text in blocks or []]
     edits += [chip.SetDuration(*_setting(text, "--duration", float)) for text in duration or []]
-    edits += [] if cores is None else [chip.SetCores(_cores(cores, hardware))]
+    edits += [] if cores is None else [chip.SetCores(integer("--cores", cores, 1, MOST_CLUSTERS))]
     edits += [chip.SetConstant(*_setting(text, "--set", float)) for text in constants or []]
     if not edits:
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     broken = False
     if capture is not None:
-        not_with_capture(repeated)
-        replay = _replay_of(capture, program, hardware)
+        not_with_capture(repeated, hardware)
+        replay = _replay_of(capture, program)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
         notes = [*replay.broken, *notes]
         broken = not replay.passed
         replay.require_an_answer(edits)
-        answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
+        answer, name = chip.what_if(replay.timeline, edits, from_us=replay.from_us), replay.capture.program
     else:
-        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware, repeated), edits)
+        before = _timeline_of(program, sizes, hardware, repeated)
+        notes, answer, name = [], chip.what_if(before, edits), before.graph.name if before.graph else None
     if out is not None:
         notes.append("no pmu.csv: counters are predicted for a program's own tasks, not for changed ones")
-    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
+    _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, answer.after_us, name or "")
     _exit_where(broken=broken)
 
 
@@ -178,10 +188,15 @@ def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = No
     return graph_at(_required(place), sizes or [], hardware)
 
 
-def not_with_capture(repeated: bool) -> None:
-    """A recorded run has its own durations, whatever L2 held."""
+def not_with_capture(repeated: bool, hardware: str) -> None:
+    """A recorded run has its own durations, whatever L2 held, and its own cores."""
     if repeated:
         raise ValueError("`--repeated` belongs to a program; got it with --capture, whose durations are measured")
+    if hardware != "a2a3":
+        raise ValueError(
+            f"`--hardware` belongs to a program; got {hardware} with --capture, whose durations and cores are "
+            "recorded. Leave it out"
+        )
 
 
 def _timeline_of(
@@ -194,13 +209,12 @@ def _timeline_of(
     return chip.simulate(_graph_of(place, sizes, machine), hardware=machine, repeated=repeated)
 
 
-def _replay_of(folder: Path, program: str | None, hardware: str) -> "artifacts.Replay":
+def _replay_of(folder: Path, program: str | None) -> "artifacts.Replay":
     from .. import artifacts
-    from ..hardware import preset
 
     if program is not None:
         raise ValueError(f"`PROGRAM` and --capture exclude each other; got {program!r} too. Leave one out")
-    return artifacts.replay(artifacts.read_capture(folder), hardware=preset(hardware))
+    return artifacts.replay(artifacts.read_capture(folder))
 
 
 def _answer(
@@ -211,6 +225,7 @@ def _answer(
     more: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
     step_us: float | None = None,
+    program: str = "",
 ) -> None:
     """Show an answer, with the predicted time on a line of its own, and write the timeline's files.
 
@@ -220,7 +235,7 @@ def _answer(
     if out is not None:
         from ..artifacts import write_simulation
 
-        written = write_simulation(out, timeline)
+        written = write_simulation(out, timeline, program=program)
     if as_json:
         return show(answer.to_dict() | (more or {}), True)
     print(answer)
@@ -233,16 +248,6 @@ def _answer(
 def _tell(written: Sequence[Path]) -> None:
     if written:
         print("written: " + ", ".join(map(str, written)))
-
-
-def _cores(count: int, hardware: str) -> int:
-    """A number of cube cores that the chip has."""
-    from ..hardware import preset
-
-    there = int(preset(hardware).counts.aic)
-    if not 1 <= count <= there:
-        raise ValueError(f"`--cores` must be 1 to {there}, the cube cores of {hardware}; got {count}")
-    return count
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -15,10 +15,13 @@ A bandwidth is stored as its reciprocal (cycles or microseconds a byte) for that
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any
 
 import jax
+import numpy as np
 
+from .._checks import MOST_US
 from .._dtypes import dtype_of
 
 Number = Any  # a float, or a traced scalar when a gradient in the constants is taken
@@ -153,7 +156,13 @@ class Hardware:
                     raise ValueError(f"`{name}` is not a number of a chip; known: {', '.join(known)}, clock_mhz")
                 top[name] = value
         for name, value in numbers.items():
-            plain = isinstance(value, int | float)
+            if name in ("name", "sources", "basis", "seen"):
+                continue
+            plain = isinstance(value, Real)
+            if not plain and not isinstance(value, jax.Array | np.ndarray):
+                raise ValueError(f"`{name}` of a chip must be a number; got {value!r}")
+            if plain and name in groups["times"] and value > MOST_US:
+                raise ValueError(f"`{name}` of a chip must be {MOST_US:.0e} at most; got {value!r}")
             if plain and not (0 <= value < float("inf") and (value > 0 or name not in ("aic", "aiv", "clock_mhz"))):
                 raise ValueError(f"`{name}` of a chip must be a finite number, not negative; got {value!r}")
         changed = {g: dataclasses.replace(getattr(self, g), **v) for g, v in groups.items() if v}

@@ -1,6 +1,7 @@
 """The values that a kernel handles: tensors in GM, tiles on chip, loop indices."""
 
 import enum
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,9 @@ class Space(enum.Enum):
 
 GM, Mat, Left, Right, Acc, Vec = Space.GM, Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.VEC
 
+
+MOST_BYTES = 2**50
+"""No tensor is as large: 1 PiB."""
 
 LAYOUTS = ("rows", "zN")
 """How a tensor may lie in GM."""
@@ -63,11 +67,13 @@ class Spec:
                     "Drop an empty tensor from the problem."
                 )
         object.__setattr__(self, "shape", tuple(int(size) for size in shape))
+        if self.bytes >= MOST_BYTES:
+            raise ValueError(f"`shape` of a tensor must hold less than 1 PiB; got {self}")
 
     @property
     def bytes(self) -> int:
         """Bytes of the whole tensor."""
-        return int(np.prod(self.shape)) * dtype_of(self.dtype).bytes
+        return math.prod(self.shape) * dtype_of(self.dtype).bytes
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]" + ("" if self.layout == "rows" else f" {self.layout}")

@@ -19,7 +19,7 @@ class Finding:
     """Something about two tasks.
 
     Attributes:
-        kind: ``RAW``, ``WAW`` or ``WAR`` of a missing ordering; ``redundant``; ``false serialisation``.
+        kind: ``RAW``, ``WAW`` or ``WAR`` of a missing ordering; ``redundant`` or ``needed``; ``false serialisation``.
         first, second: numbers of the tasks, in the order of submission.
         tensor: name of the buffer; empty for a redundant edge.
         part: the smallest slice of it that holds those elements, such as ``x[16:32, :]``; empty where there are none.
@@ -93,7 +93,11 @@ def _advice(finding: Finding, found: list[Finding], graph: Graph, reach: list[in
 
 
 def redundant_edges(graph: Graph) -> list[Finding]:
-    """Pairs whose order a longer path implies as well. Removing a creator edge would free storage too early."""
+    """Pairs whose order a longer path implies as well.
+
+    Their kind is ``redundant``, or ``needed`` where a creator edge keeps the storage of the first alive: without it
+    that would be free too early.
+    """
     reach, waits = graph.ancestors(), graph.waits()
     created = {(e.pred, e.succ) for e in graph.edges if e.source == "creator"}
     found = []
@@ -101,10 +105,11 @@ def redundant_edges(graph: Graph) -> list[Finding]:
         for pred in preds:
             through = [p for p in preds if p != pred and reach[p] >> pred & 1]
             if through:
-                keeps = "; it keeps the storage alive" if (pred, succ) in created else ""
+                needed = (pred, succ) in created
                 first, between, second = (graph.tasks[n].label for n in (pred, through[0], succ))
-                text = f"{second} waits for {first} through {between} as well{keeps}"
-                found.append(Finding("redundant", pred, succ, "", None, text))
+                text = f"{second} waits for {first} through {between} as well"
+                text += "; the edge keeps its storage alive" if needed else ""
+                found.append(Finding("needed" if needed else "redundant", pred, succ, "", None, text))
     return found
 
 
@@ -150,7 +155,7 @@ def _of_task(task: Task, known: dict) -> Iterator[tuple[Tensor, np.ndarray, bool
     key = task.kernel, tuple(specs.items()), tuple(task.values.items())
     if key not in known:
         known[key] = [
-            (r.tensor, r.mode, np.unique(np.concatenate([r.starts, r.sizes], 1), axis=0))
+            (r.tensor, r.mode, joined(np.concatenate([r.starts, r.sizes], 1)))
             for r in regions(task.kernel, specs, task.values)
         ]
     args = {arg.name: arg.tensor for arg in task.args}
@@ -168,6 +173,32 @@ def _of_task(task: Task, known: dict) -> Iterator[tuple[Tensor, np.ndarray, bool
                 yield tensor, runs, True
             if mode != "write":
                 yield tensor, runs, False
+
+
+def joined(boxes: np.ndarray) -> np.ndarray:
+    """Fewer boxes, ``[starts, sizes]`` a row, that hold the same elements: neighbours along one axis become one.
+
+    >>> joined(np.array([[0, 0, 4, 8], [4, 0, 4, 8], [0, 8, 4, 8], [4, 8, 4, 8]])).tolist()
+    [[0, 0, 8, 16]]
+    """
+    rank = boxes.shape[1] // 2
+    boxes = boxes[(boxes[:, rank:] > 0).all(axis=1)]
+    for axis in reversed(range(rank)):
+        if not len(boxes):
+            break
+        rest = np.delete(boxes, [axis, rank + axis], axis=1)
+        order = np.lexsort((boxes[:, axis], *rest.T))
+        boxes, rest = boxes[order], rest[order]
+        first, last = boxes[:, axis], boxes[:, axis] + boxes[:, rank + axis]
+        other = np.concatenate([[False], (rest[1:] != rest[:-1]).any(axis=1)])
+        far = np.cumsum(other) * (int(last.max()) + 1)  # boxes that differ elsewhere lie beyond all before
+        end = np.maximum.accumulate(last + far)
+        new = np.concatenate([[True], other[1:] | ((first + far)[1:] > end[:-1])])
+        final = np.concatenate([new[1:], [True]])
+        size = (end - far)[final] - first[new]
+        boxes = boxes[new]
+        boxes[:, rank + axis] = size
+    return boxes
 
 
 def _runs(tensor: Tensor, boxes: np.ndarray) -> np.ndarray:

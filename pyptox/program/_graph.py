@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._checks import instance, integer
 from ..hardware import Hardware
 from ..lang._types import Spec
 from ._program import Program
 from ._scope import Scope
 from ._task import INOUT, INPUT, OUTPUT, OUTPUT_EXISTING, Task
-from ._tensor import Buffer, ProgramError, Tensor, indices
+from ._tensor import Buffer, Tensor, indices
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,10 @@ def graph(
     Raises:
         ProgramError: a window below 1, or what the program asks for in vain.
     """
-    if retired_after is not None and retired_after < 1:
-        raise ProgramError(f"`retired_after` must be at least 1 task, or None; got {retired_after}")
+    instance("program", program, Program, "a function marked @program")
+    instance("hardware", hardware, (Hardware, type(None)), "a chip, such as px.hardware.a2a3()")
+    if retired_after is not None:
+        integer("retired_after", retired_after, 1)
     arguments: Mapping[str, Spec] = program.specs(*specs, **sizes)
     recording, results = program.record(arguments, hardware)
     tasks = tuple(recording.tasks)

@@ -35,6 +35,11 @@ class Program:
             ProgramError: an argument is missing or unknown.
         """
         if given:
+            wrong = [value for value in given if not isinstance(value, Spec)]
+            if wrong:
+                raise ProgramError(
+                    f"`specs` of `{self.name}` must be specs, such as px.spec((16, 64)); got {wrong[0]!r}"
+                )
             if len(given) != len(self.tensors) or sizes:
                 raise ProgramError(
                     f"`{self.name}` takes {len(self.tensors)} specs ({', '.join(self.tensors)}); got {len(given)}"
@@ -43,10 +48,22 @@ class Program:
         if self.sizes is None:
             raise ProgramError(f"`{self.name}` names no sizes; give a spec for each of {', '.join(self.tensors)}")
         known = inspect.signature(self.sizes).parameters
-        unknown = [name for name in sizes if name not in known]
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
+        unknown = [name for name in sizes if name not in known and not open_ended]
         if unknown:
             raise ProgramError(f"`{', '.join(unknown)}` is not a size of `{self.name}`; it has {', '.join(known)}")
-        specs = dict(self.sizes(**sizes))
+        needed = [
+            p.name for p in known.values() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        ]
+        missing = [name for name in needed if name not in sizes]
+        if missing:
+            raise ProgramError(
+                f"`{missing[0]}` must be given: it is a size of `{self.name}` without a default. Try {missing[0]}=16"
+            )
+        found = self.sizes(**sizes)
+        if not isinstance(found, Mapping) or not all(isinstance(spec, Spec) for spec in found.values()):
+            raise ProgramError(f"the sizes of `{self.name}` must give a spec by argument; they give {found!r}")
+        specs = dict(found)
         if specs.keys() != set(self.tensors):
             raise ProgramError(
                 f"the sizes of `{self.name}` must give {', '.join(self.tensors)}; they give {', '.join(specs)}"

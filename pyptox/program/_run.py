@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import instance
 from .._dtypes import dtype_of
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware
@@ -44,6 +45,9 @@ def run(
     Raises:
         ProgramError: the order leaves a task out, or runs one before what it waits for.
     """
+    instance("program", program, Program, "a function marked @program")
+    instance("order", order, (Sequence, type(None)), "the numbers of the tasks in another order")
+    instance("hardware", hardware, (Hardware, type(None)), "a chip, such as px.hardware.a2a3()")
     specs = tuple(_specs(program, arrays))
     kinds = tuple(s if s.values is None else replace(s, values=(0,) * len(s.values)) for s in specs)
     order = None if order is None else tuple(order)
@@ -113,6 +117,7 @@ def _check_control(graph: Graph, specs: Sequence[Spec]) -> None:
 
 def reference(program: Program, *arrays: Any, hardware: Hardware | None = None) -> Any:
     """What the program returns in float64, its casts removed; NumPy arrays."""
+    instance("program", program, Program, "a function marked @program")
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
     wide = [widened(name, _array(array)) for name, array in zip(program.tensors, arrays, strict=True)]
     with float64_scope():
@@ -146,7 +151,22 @@ def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
         raise ProgramError(
             f"`{program.name}` takes {len(program.tensors)} arrays ({', '.join(program.tensors)}); got {len(arrays)}"
         )
-    return [array if isinstance(array, Spec) else Spec(tuple(array.shape), str(array.dtype)) for array in arrays]
+    return [_spec(program, name, array) for name, array in zip(program.tensors, arrays, strict=True)]
+
+
+def _spec(program: Program, name: str, array: Any) -> Spec:
+    """The spec of one argument; what is no array, or of no type that a kernel takes, is named."""
+    if isinstance(array, Spec):
+        if array.values is None:
+            raise ProgramError(f"`{name}` of `{program.name}` must be an array, or px.control(values); got {array}")
+        return array
+    try:
+        return Spec(tuple(array.shape), str(array.dtype))
+    except AttributeError:
+        kind = type(array).__name__
+        raise ProgramError(f"`{name}` of `{program.name}` must be an array; got {array!r} ({kind})") from None
+    except ValueError as error:
+        raise ProgramError(f"`{name}` of `{program.name}`: {error}. Convert it, say with astype") from None
 
 
 def _array(given: Any) -> Any:

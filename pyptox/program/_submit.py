@@ -3,11 +3,11 @@
 import contextlib
 import contextvars
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
+from .._checks import MOST_BLOCKS
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
@@ -260,6 +260,11 @@ def _read(
     from ..cost._nest import Options, kind_of, options_for
 
     recorder = Recorder.of_integers(kernel, dict(specs), dict(values), hardware)
-    blocks = int(np.prod([int(extent) for extent in recorder.extents]))
+    blocks = math.prod(int(extent) for extent in recorder.extents)
+    if blocks > MOST_BLOCKS:
+        raise ProgramError(
+            f"a task must have {MOST_BLOCKS:,} blocks at most; `{kernel.name}` would have {blocks:,}. Take larger "
+            "tiles, or smaller tensors"
+        )
     kind = kind_of(kernel, dict(specs), options_for(kernel, Options(), dict(values)))
     return blocks, kind, frozenset(access.tensor.name for access in recorder.accesses() if access.mode == "add")

@@ -220,8 +220,8 @@ def test_every_integer_of_every_file_may_be_absurd(folder, value, newer) -> None
             found = artifacts.validate(folder)
             try:
                 capture = artifacts.read_capture(folder)
-            except ArtifactError as error:
-                assert error.finding in found
+            except ArtifactError:
+                assert codes(found)
                 continue
             answer = artifacts.report(capture)
             assert json.dumps(answer.to_dict(), allow_nan=False)

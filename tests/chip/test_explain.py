@@ -47,6 +47,12 @@ def test_measured_submissions_are_a_part_of_the_makespan():
         ({}, "none", "t0 is not flagged"),
         ({"early": [True, False]}, "full", ""),
         ({"early": [True, False], "blocks": [12, 25]}, "none", "25 blocks for 24 cores"),
+        ({"blocks": [12, 25]}, "none", "25 blocks for 24 cores; t0 is not flagged"),
+        (
+            {"blocks": [12, 25], "predicated": [False, True]},
+            "none",
+            "25 blocks for 24 cores; predicated; t0 is not flagged",
+        ),
         (
             {"shapes": ["AIC", "DUMMY", "AIC"], "blocks": [1, 0, 1], "duration_us": [50.0, 0.0, 1.0]}
             | {"waits": [[], [0], [0, 1]], "early": [True, False, False]},

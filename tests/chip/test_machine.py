@@ -11,6 +11,7 @@ from pyptox.chip._constants import on_grid
 from pyptox.chip._machine import compiled
 from pyptox.chip._oracle import oracle
 from pyptox.chip._run import bucket, run
+from pyptox.hardware import a2a3
 
 SCHEDULE = chip.a2a3_schedule().replace(first_us=0.0, fin_us=0.0)
 C = SCHEDULE.values()
@@ -322,6 +323,10 @@ def test_ready_order_is_the_order_of_finishes():
         ((["AIC"], [0], [1.0], [[]]), "`blocks` of a task of shape AIC must be 1 to"),
         ((["DUMMY"], [1], [0.0], [[]]), "must be 0"),
         ((["AIC"], [1], [-1.0], [[]]), "`duration_us` of task 0"),
+        ((["AIC"], [1], [1e30], [[]]), "from 0 to 1e\\+09; got 1e\\+30"),
+        ((["AIC"], [1], ["1"], [[]]), "got '1'"),
+        ((["AIC"], [1.5], [1.0], [[]]), "`blocks` of a task .* an integer; task 0 has 1.5"),
+        ((["AIC", "AIC"], [1, 1], [1.0, 1.0], [[], [0.0]]), "must be earlier tasks"),
         ((["AIC"], [1], [1.0], [[0]]), "must be earlier tasks"),
         ((["AIC"], [1, 1], [1.0], [[]]), "`blocks` must have an entry for each of 1 tasks"),
         ((["AIC", "ALLOC"], [1, 0], [1.0, 0.0], [[], [0]]), "must be empty"),
@@ -337,6 +342,21 @@ def test_bad_constants_are_refused():
         SCHEDULE.replace(submit=1.0)
     with pytest.raises(ValueError, match="not negative"):
         SCHEDULE.replace(submit_us=-1.0)
+    for name, value in (("submit_us", 1e10), ("submit_us", "1"), ("submit_us", True), ("threads", 2.5), ("threads", 5)):
+        with pytest.raises(PyptoxError, match=f"`{name}` must be"):
+            SCHEDULE.replace(**{name: value})
+    for name, value in (("hbm_us", 1e300), ("hbm_us", "1"), ("aic", None)):
+        with pytest.raises(ValueError, match=f"`{name}` of a chip must be"):
+            a2a3().replace(**{name: value})
+
+
+@pytest.mark.parametrize("clusters", [32, 128])
+def test_more_clusters_than_any_preset_has(random_workload, clusters):
+    for seed in range(6):
+        work, schedule, _ = random_workload(seed, tasks=30, memory=seed % 2 == 0)
+        many = np.where(work.blocks > 0, np.minimum(9 * work.blocks, 300), 0)
+        work = dataclasses.replace(work, blocks=many.astype(np.int32), sync_start=np.zeros(work.tasks, bool))
+        both(work, schedule, clusters)
 
 
 def test_four_threads(random_workload):

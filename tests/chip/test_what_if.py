@@ -137,7 +137,22 @@ def test_a_constant_of_the_chip_changes_a_programs_blocks():
         (chip.Merge(("gate", "down")), "wait for each other"),
         (chip.SetBlocks("up", 0), "`blocks` must be 1 to"),
         (chip.SetDuration("up", -1.0), "`duration_us` must be a finite number"),
-        (chip.SetCores(0), "`aic` must be at least 1"),
+        (chip.SetCores(0), "`aic` must be 1 to 128"),
+        (chip.FlagProducer(3), "`task` must be a text, such as 'up'; got 3"),  # type: ignore[arg-type]
+        (chip.AddEdge("up", None), "`task` must be a text"),  # type: ignore[arg-type]
+        (chip.Split("up", 2.5), "`parts` must be 2 or more, an integer; got 2.5"),  # type: ignore[arg-type]
+        (chip.Merge("gate"), "`tasks` must be a tuple of names; got 'gate'"),  # type: ignore[arg-type]
+        (chip.SetBlocks("up", 1.5), "`blocks` must be 1 to 1,000,000, an integer; got 1.5"),  # type: ignore[arg-type]
+        (chip.SetBlocks("up", True), "an integer; got True"),
+        (chip.SetDuration("up", 1e30), "`duration_us` must be a finite number of µs, not negative, 1e\\+09 at most"),
+        (chip.SetDuration("up", float("nan")), "got nan"),
+        (chip.SetDuration("up", "3"), "got '3'"),  # type: ignore[arg-type]
+        (chip.SetCores(129), "got 129"),
+        (chip.SetCores(2.5), "an integer; got 2.5"),  # type: ignore[arg-type]
+        (chip.SetConstant("complete_us", 1e300), "`complete_us` must be a finite number of µs.*got 1e\\+300"),
+        (chip.SetConstant("threads", 2.5), "`threads` must be 1 to 4, an integer; got 2.5"),
+        (chip.SetConstant(None, 2.5), "`name` must be a text"),  # type: ignore[arg-type]
+        ("flag", "`edits` must be a list of changes"),
         (chip.SetConstant("poll", 1.0), "`poll` is no constant of the schedule or the chip. Try poll_us"),
         (chip.SetConstant("aic", 3), "SetCores"),
         (chip.SetConstant("hbm_us", 1.0), "it needs a program"),
@@ -147,6 +162,27 @@ def test_a_constant_of_the_chip_changes_a_programs_blocks():
 def test_what_cannot_be_changed_is_refused(edit, message):
     with pytest.raises(ValueError, match=message):
         chip.what_if(_block(), [edit])
+
+
+@pytest.mark.parametrize("edits", ["flag", chip.FlagProducer("up"), None, 3])
+def test_changes_are_a_list_of_changes(edits):
+    with pytest.raises(PyptoxError, match="`edits` must be a list of changes"):
+        chip.what_if(_block(), edits)
+
+
+def test_changes_that_multiply_stay_within_the_longest_time():
+    changes = [chip.SetBlocks("up", 1_000_000), chip.SetDuration("up", 1e9), chip.SetBlocks("up", 1)]
+    with pytest.raises(PyptoxError, match=r"`duration_us` of a block must be 1e\+09 at most; .* has 1e\+15"):
+        chip.what_if(_block(), changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [({"what": 3}, "what"), ({"hardware": "a2a3"}, "hardware"), ({"schedule": {"poll_us": 1.0}}, "schedule")],
+)
+def test_arguments_of_another_type_are_named(given, name):
+    with pytest.raises(PyptoxError, match=f"`{name}` must be"):
+        chip.simulate(**{"what": _block()} | given)
 
 
 def test_measured_submissions_stay():
