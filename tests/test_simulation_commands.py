@@ -98,6 +98,10 @@ def test_the_variables_are_in_the_help(capsys, command):
         assert f"PYPTO_BENCH_{name}{'' if default == '=1' else ' '}{default}" in text
 
 
+def test_explain_of_a_run_says_that_nothing_is_simulated(capsys):
+    assert "measured stamps alone" in " ".join(run(capsys, "explain", "--help")[1].split())
+
+
 def test_graph_writes_its_files(capsys, tmp_path):
     code, out, _ = run(capsys, "graph", MLP, "--out", tmp_path)
     assert code == 0

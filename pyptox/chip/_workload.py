@@ -112,9 +112,13 @@ class Workload:
                 raise PyptoxError(f"`waits` of task {number} must be earlier tasks; got {list(preds)}")
             if shape == "ALLOC" and any(shapes[p] != "ALLOC" for p in preds):
                 raise PyptoxError(f"`waits` of task {number} must be empty: an allocation is made at its submission")
+        if edges is not None and not all(isinstance(n, int | np.integer) and n >= 0 for n in edges):
+            raise PyptoxError(f"`edges` must be 0 or more producers of each task, integers; got {list(edges)}")
         moments = None if submitted_us is None else on_grid(submitted_us).reshape(count)
-        if moments is not None and not (np.isfinite(moments).all() and (np.diff(moments, prepend=0.0) >= 0).all()):
-            raise PyptoxError("`submitted_us` must be in the order of submission: from 0 on, never falling")
+        if moments is not None and not ((moments <= MOST_US).all() and (np.diff(moments, prepend=0.0) >= 0).all()):
+            raise PyptoxError(
+                f"`submitted_us` must be in the order of submission: from 0 on, never falling, {MOST_US:.0e} at most"
+            )
         kinds = np.array([SHAPES.index(shape) for shape in shapes], np.int32)
         distinct = [sorted(set(map(int, preds))) for preds in waits]
         return cls(

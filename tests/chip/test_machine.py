@@ -337,6 +337,20 @@ def test_bad_workloads_are_refused(arguments, message):
         chip.Workload.of(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"edges": [1.5]}, "`edges` must be 0 or more"),
+        ({"edges": [-1]}, "`edges` must be 0 or more"),
+        ({"submitted_us": [1e30]}, "`submitted_us` must be in the order"),
+        ({"submitted_us": [float("nan")]}, "`submitted_us` must be in the order"),
+    ],
+)
+def test_other_bad_columns_are_refused(given, message):
+    with pytest.raises(PyptoxError, match=message):
+        chip.Workload.of(["AIC"], [1], [1.0], [[]], **given)
+
+
 def test_bad_constants_are_refused():
     with pytest.raises(ValueError, match="`submit` is not a constant"):
         SCHEDULE.replace(submit=1.0)

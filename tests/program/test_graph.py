@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pyptox as px
 from pyptox import lang as pl
 from pyptox import program as pp
+from pyptox.cli import main
+from pyptox.program._findings import joined
 from pyptox.program._tensor import ProgramError
 
 
@@ -222,8 +226,56 @@ def test_redundant_edges_name_the_way_round():
         return pp.submit(copy, second, deps=[first])
 
     (finding,) = pp.redundant_edges(pp.graph(pp.program(around), X))
-    assert (finding.first, finding.second) == (0, 2)
+    assert (finding.kind, finding.first, finding.second) == ("redundant", 0, 2)
     assert "through t1 copy" in finding.message
+
+
+def test_an_edge_that_keeps_storage_alive_is_needed(tmp_path, capsys):
+    def written_twice(x):
+        held = pp.empty((32, 128), "fp32", name="held")
+        first = pp.submit(copy, x, out=held)
+        return pp.submit(copy, x, out=held, deps=[first])
+
+    (finding,) = pp.redundant_edges(pp.graph(pp.program(written_twice), X))
+    assert (finding.kind, finding.first, finding.second) == ("needed", 0, 2)
+    assert "keeps its storage alive" in finding.message
+    place = tmp_path / "mine.py"
+    place.write_text(
+        "import pyptox as px\nfrom pyptox import program as pp\n"
+        '@pp.program(sizes=lambda m=16: {"x": px.spec((m, 64), "fp32")})\n'
+        "def twice(x):\n"
+        '    held = pp.empty((16, 64), "fp32", name="held")\n'
+        "    first = pp.submit(px.kernels.residual_add, x, x, out=held)\n"
+        "    return pp.submit(px.kernels.residual_add, x, x, out=held, deps=[first])\n"
+    )
+    with pytest.raises(SystemExit):
+        main(["graph", f"{place}:twice"])
+    out = capsys.readouterr().out
+    assert "redundant edges: 0" in out
+    assert "edges that order nothing and are needed: 1" in out
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_joined_boxes_hold_the_same_elements(seed, rank):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 40))
+    steps = rng.integers(1, 4, rank)
+    boxes = np.concatenate([rng.integers(0, 5, (count, rank)) * steps, rng.integers(0, 2, (count, rank)) * steps], 1)
+    boxes[: count // 2, rank:] = steps  # tiles of one grid
+    found = joined(boxes)
+
+    def covered(some):
+        mask = np.zeros([20] * rank, bool)
+        for box in some:
+            mask[tuple(slice(a, a + n) for a, n in zip(box[:rank], box[rank:], strict=True))] = True
+        return mask
+
+    assert np.array_equal(covered(boxes), covered(found))
+    assert len(found) <= len(boxes)
+    grid = np.stack(np.meshgrid(*[np.arange(4)] * rank, indexing="ij"), -1).reshape(-1, rank) * steps
+    whole = joined(rng.permutation(np.concatenate([grid, np.broadcast_to(steps, grid.shape)], 1)))
+    assert whole.tolist() == [[0] * rank + (4 * steps).tolist()]
 
 
 def test_a_planted_race_is_named_and_shows_itself():
