@@ -47,7 +47,7 @@ def microseconds(name: str, value: Any) -> float:
 
 def is_time(value: Any) -> bool:
     """Whether ``value`` is a number from 0 to :data:`MOST_US`."""
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= MOST_US
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= MOST_US
 
 
 def instance(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> None:

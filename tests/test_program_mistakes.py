@@ -1,6 +1,7 @@
 """Mistakes in a user's program or on its command line: one line that says where, exit code 2."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,17 +196,17 @@ def test_an_array_that_is_none_is_named():
         for read in (pp.run, pp.reference):
             with pytest.raises(ProgramError, match=message):
                 read(first, given)
-    for arguments, more, name in (
-        (("first", good), {}, "program"),
-        ((first, good), {"order": 3}, "order"),
-        ((first, good), {"hardware": "a2a3"}, "hardware"),
-    ):
+    wrong: dict[str, Any] = {"order": 3, "hardware": "a2a3"}  # what a type checker would refuse
+    for name, value in wrong.items():
         with pytest.raises(px.PyptoxError, match=f"`{name}` must be"):
-            pp.run(*arguments, **more)
+            pp.run(first, good, **{name: value})
+    name: Any = "first"
+    for read in (pp.run, pp.reference, pp.graph):
+        with pytest.raises(px.PyptoxError, match="`program` must be"):
+            read(name, good)
+    spec: Any = good
     with pytest.raises(ProgramError, match="`specs` of `first` must be specs"):
-        pp.graph(first, good)
-    with pytest.raises(px.PyptoxError, match="`program` must be"):
-        pp.graph("first")
+        pp.graph(first, spec)
 
 
 def test_rounds_of_a_capture_are_refused(capsys, monkeypatch, tmp_path):
