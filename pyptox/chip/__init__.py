@@ -30,6 +30,9 @@ from ._path import Piece as Piece
 from ._placing import Warm as Warm
 from ._placing import with_warms as with_warms
 from ._placing import without_warms as without_warms
+from ._pressure import Pressure as Pressure
+from ._pressure import pressure as pressure
+from ._ring_waits import RingWait as RingWait
 from ._scenario import AbstractEdit as AbstractEdit
 from ._scenario import Scenario as Scenario
 from ._simulate import makespan as makespan

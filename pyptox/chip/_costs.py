@@ -12,6 +12,7 @@ from ..cost._verify import verify
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task
+from ..rings import Limits, Storage, submissions
 from ._memory import Memory
 from ._regions import Regions
 from ._warm import Sdma, Warms
@@ -132,8 +133,12 @@ def same_work(task: Task) -> Any:
     return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
 
 
-def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Workload:
+def workload(
+    graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: Limits | None = None
+) -> Workload:
     """The tasks of a program's graph, each with what the cost model says of one block; ``sdma``: what warms cost.
+
+    ``rings``: capacities; the runtime's where left out and the program has scopes of its own.
 
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
@@ -165,6 +170,7 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Work
         if any(task.warms for task in graph.tasks)
         else None,
     )
+    scoped = any(scope.number and scope.end is not None for scope in graph.scopes)
     producers: list[set[int]] = [set() for _ in graph.tasks]
     for edge in graph.edges:
         producers[edge.succ].add(edge.pred)
@@ -179,5 +185,6 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None) -> Work
         memory=memory,
         names=[t.label for t in graph.tasks],
         # a task is retired when its scope has closed: of one that stays open to the end every edge is made
-        lapses=any(scope.number and scope.end is not None for scope in graph.scopes),
+        lapses=scoped,
+        storage=Storage(submissions(graph), rings or Limits()) if rings is not None or len(graph.scopes) > 1 else None,
     )

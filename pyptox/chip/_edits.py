@@ -161,6 +161,13 @@ class Merge(AbstractEdit):
         if work.memory is not None and changed.memory is not None:
             memory = averaged(work.memory, members, weights, changed.memory, place)
             changed = dataclasses.replace(changed, memory=memory)
+        if work.storage is not None and changed.storage is not None:  # it makes what all of them made
+            stored = changed.storage.work
+            size, entries = stored.bytes.copy(), stored.entries.copy()
+            size[place] = work.storage.work.bytes[members].sum()
+            entries[place] = work.storage.work.entries[members].sum()
+            stored = dataclasses.replace(stored, bytes=size, entries=entries)
+            changed = dataclasses.replace(changed, storage=dataclasses.replace(changed.storage, work=stored))
         return dataclasses.replace(made, workload=changed, origin=tuple(origin))
 
 

@@ -50,7 +50,7 @@ def rebuilt(
     values: dict[str, Any] = {}
     for field in dataclasses.fields(work):
         was = getattr(work, field.name)
-        if was is None or field.name in ("memory", "lapses", "lapsed"):
+        if was is None or field.name in ("memory", "lapses", "lapsed", "storage", "gate"):
             continue
         column = [columns[field.name][n] for n in order] if field.name in columns else [was[rows[n]] for n in order]
         values[field.name] = np.array(column, was.dtype) if isinstance(was, np.ndarray) else tuple(column)
@@ -68,6 +68,10 @@ def rebuilt(
         values["memory"] = work.memory.taken(copies, ratios(values["duration_us"], work.duration_us[copies]))
     if "submitted_us" in values:
         values["submitted_us"] = np.maximum.accumulate(values["submitted_us"])
+    if work.storage is not None:
+        copies = [rows[n] for n in order]
+        moved = work.storage.work.copies(copies, kept, values["edges"], names=values["names"], fresh=new)
+        values["storage"] = dataclasses.replace(work.storage, work=moved)
     return Workload(**values, lapses=work.lapses), order
 
 

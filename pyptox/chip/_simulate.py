@@ -11,6 +11,7 @@ import numpy as np
 from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
+from ..rings import Limits, Storage
 from ._constants import CONSTANTS, Schedule, a2a3_schedule, on_grid
 from ._costs import workload
 from ._memory import COLUMNS
@@ -25,6 +26,7 @@ def simulate(
     hardware: Hardware | None = None,
     schedule: Schedule | None = None,
     repeated: bool = False,
+    rings: Limits | None = None,
 ) -> Timeline:
     """Simulate a program's graph, or tasks given as arrays.
 
@@ -32,8 +34,15 @@ def simulate(
         what: a graph, whose blocks then take what the cost model says, or a workload.
         hardware: the chip; a2a3 by default.
         schedule: the scheduler's constants; those of a2a3 by default.
+        rings: capacities of the rings: where one is full the orchestrator waits until tasks are consumed. Where left
+            out, those of the runtime for a program with scopes of its own (`pp.scope`, `pp.loop`), and none for one
+            that leaves its scopes to the compiler, or for tasks without a storage; ``rings.unlimited()`` for none.
         repeated: L2 holds what a round of the same tasks left, as in a benchmark of one step; by default nothing that
             the tasks use, as for a step inside a network whose other steps have put it out.
+
+    Raises:
+        DeadlockError: a submission waits for its ring for ever.
+        PyptoxError: ``rings`` of tasks whose storage is not stated.
 
     The rules, and what is left out, are in :mod:`pyptox.chip._oracle`.
 
@@ -49,9 +58,24 @@ def simulate(
     clusters = clusters_on(hardware)
     schedule = schedule or a2a3_schedule()
     graph = what if isinstance(what, Graph) else None
-    work = workload(what, hardware) if isinstance(what, Graph) else what
+    work = workload(what, hardware, rings=rings) if isinstance(what, Graph) else under(what, rings)
     work, times, record = settled(work, schedule, clusters, repeated)
     return Timeline(work, schedule, clusters, times, record, hardware, graph, repeated)
+
+
+def under(work: Workload, rings: Limits | None) -> Workload:
+    """The tasks with other capacities; as they are where left out.
+
+    Raises:
+        PyptoxError: what they take of the rings is not stated.
+    """
+    if rings is None:
+        return work
+    if work.storage is None:
+        raise PyptoxError(
+            "`rings` needs tasks that state what they take of them: a program, or a workload with `storage`"
+        )
+    return dataclasses.replace(work, storage=Storage(work.storage.work, rings))
 
 
 def clusters_on(hardware: Hardware) -> int:

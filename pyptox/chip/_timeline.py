@@ -17,8 +17,10 @@ from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
 
 if TYPE_CHECKING:
+    from ..rings import Run
     from ._blocks import Layout
     from ._landing import Landing
+    from ._ring_waits import RingWait
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,27 @@ class Timeline:
         work, times, record = settled(work, self.schedule, self.clusters, self.repeated)
         return Timeline(work, self.schedule, self.clusters, times, record, self.hardware, None, self.repeated), kept
 
+    @functools.cached_property
+    def stalls(self) -> np.ndarray:
+        """How long each submission waited for its ring, µs."""
+        from ._retired import stalls
+
+        return stalls(self.workload, self.times, self.schedule)
+
+    @functools.cached_property
+    def ring_waits(self) -> "tuple[RingWait, ...]":
+        """Submissions that waited for a ring: how long, for what, and which task pinned it (:mod:`._ring_waits`)."""
+        from ._ring_waits import ring_waits
+
+        return ring_waits(self)
+
+    @functools.cached_property
+    def rings(self) -> "Run | None":
+        """The account of the rings: peaks, scope statistics, stalls by resource; None where no storage is stated."""
+        from ._retired import replayed
+
+        return None if self.workload.storage is None else replayed(self.workload, self.times, self.schedule)
+
     @property
     def work_us(self) -> dict[str, float]:
         """Busy time of all AIC and of all AIV cores together."""
@@ -111,7 +134,7 @@ class Timeline:
         kinds = {"AIC": self.clusters, "AIV": 2 * self.clusters}
         shares = {kind: self.work_us[kind] / (span * count) for kind, count in kinds.items()}
         shares["scheduler"] = self._scheduler_us() / (span * self.schedule.threads)
-        shares["orchestrator"] = float(self.times.submitted.max(initial=0.0)) / span
+        shares["orchestrator"] = (float(self.times.submitted.max(initial=0.0)) - float(self.stalls.sum())) / span
         return shares
 
     def _scheduler_us(self) -> float:
@@ -131,7 +154,7 @@ class Timeline:
     def bound(self) -> list[str]:
         """What each task's dispatch waited for last.
 
-        ``submission`` or ``producer`` (it was not ready), ``scheduler`` (no thread was free), ``core`` (no slot was
+        ``submission`` or ``producer`` (it was not ready), ``ring`` (its submission had waited for one), ``scheduler`` (no thread was free), ``core`` (no slot was
         open); of a staged task also ``publication`` (of its producers) and ``ready tasks``, which go first. Empty for
         an allocation.
         """
@@ -140,7 +163,8 @@ class Timeline:
         for number, shape in enumerate(self.workload.shapes):
             cause = int(self.record.dispatched[number, 0])
             if cause == READY:
-                woken = "submission" if self.record.woken[number] < 0 else "producer"
+                submitted = "ring" if self.stalls[number] > 0 else "submission"
+                woken = submitted if self.record.woken[number] < 0 else "producer"
                 result.append("" if shape == ALLOC else woken)
             else:
                 result.append(names[cause])
@@ -154,6 +178,7 @@ class Timeline:
     def gaps(self) -> dict[str, np.ndarray]:
         """Where the time before each task's first block goes, µs by task.
 
+        ``ring``: its submission waited so long for a ring; later ones are late with it, at no charge of their own.
         ``detection``: from the last end of the producer that made it ready to that producer's finish; 0 where its
         submission did. ``queued``: from ready to taken up. ``pickup``: from taken up to the first start; for a staged
         task ``gate`` instead, from ready to the first start.
@@ -161,6 +186,7 @@ class Timeline:
         times, woken, staged = self.times, self.record.woken, self.staged
         late = (times.finish - times.end)[np.maximum(woken, 0)] if len(woken) else times.finish
         return {
+            "ring": self.stalls,
             "detection": np.where(woken >= 0, late, 0.0),
             "queued": np.where(staged, 0.0, times.dispatch - times.ready),
             "pickup": np.where(staged, 0.0, times.start - times.dispatch),
@@ -305,6 +331,11 @@ class Timeline:
             "bound_us": self.bound_us,
             "limit": self.limit,
             "utilisation": self.utilisation,
+            "rings": {
+                "stall_us": float(self.stalls.sum()),
+                "on_path_us": sum(wait.waited_us for wait in self.ring_waits if wait.on_path),
+                "waits": [vars(wait) for wait in self.ring_waits],
+            },
             "attribution": self.attribution(),
             "by_hardware": self.by_hardware(),
             "schedule": self.schedule.values() | {"threads": self.schedule.threads},

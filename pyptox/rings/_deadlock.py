@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._errors import PyptoxError
 from ..program._scope import Scope
 from ._limits import CODES, RINGS, Limits, show_bytes
 from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, needs, open_entries, open_tasks, reclaimable
@@ -67,6 +68,18 @@ class Deadlock:
     def __str__(self) -> str:
         lines = [f"{self.error} ({self.code}): {self.cause}", f"  {self.what}"]
         return "\n".join([*lines, *(f"  would let it drain: {remedy}" for remedy in self.remedies)])
+
+
+class DeadlockError(PyptoxError):
+    """A submission waits for ever.
+
+    Attributes:
+        deadlock: which, with its code, its cause and what would let it drain.
+    """
+
+    def __init__(self, deadlock: Deadlock) -> None:
+        super().__init__(f"{deadlock}\n  other capacities: `rings=Limits().replace(...)`; none: `rings=unlimited()`")
+        self.deadlock = deadlock
 
 
 def deadlock(work: Submissions, limits: Limits, found: Needs | None = None) -> Deadlock | None:
