@@ -11,6 +11,7 @@ from pyptox._errors import PyptoxError
 from pyptox.cost import verify
 from pyptox.hardware import Hardware, a2a3
 from pyptox.program import Graph
+from pyptox.rings import DeadlockError
 
 from ._config import Config
 from ._program_result import Change, Check, ProgramCandidate, ProgramResult
@@ -161,7 +162,11 @@ class _Scores:
         if wall:
             self.refused[config] = wall
             return np.inf
-        timeline = chip.simulate(graph, hardware=self.hardware)
+        try:
+            timeline = chip.simulate(graph, hardware=self.hardware)
+        except DeadlockError as error:
+            self.refused[config] = str(error)
+            return np.inf
         self.parts[config] = timeline.attribution()
         return timeline.makespan_us
 

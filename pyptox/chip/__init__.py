@@ -19,6 +19,7 @@ from ._edits import SetBlocks as SetBlocks
 from ._edits import SetConstant as SetConstant
 from ._edits import SetCores as SetCores
 from ._edits import SetDuration as SetDuration
+from ._edits import SetRings as SetRings
 from ._edits import Split as Split
 from ._explain import Explanation as Explanation
 from ._explain import explain as explain

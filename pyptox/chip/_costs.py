@@ -133,9 +133,7 @@ def same_work(task: Task) -> Any:
     return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
 
 
-def workload(
-    graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: Limits | None = None
-) -> Workload:
+def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: Limits | None = None) -> Workload:
     """The tasks of a program's graph, each with what the cost model says of one block; ``sdma``: what warms cost.
 
     ``rings``: capacities; the runtime's where left out and the program has scopes of its own.

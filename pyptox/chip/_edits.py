@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from .._errors import PyptoxError
+from ..rings import Limits, Storage, submissions
 from ._constants import CONSTANTS, on_grid
 from ._memory import COLUMNS
 from ._rows import averaged, scaled
 from ._scenario import AbstractEdit, Scenario
+from ._simulate import under
 from ._workload import MOST_BLOCKS, SHAPES
 
 
@@ -219,6 +221,22 @@ class SetCores(AbstractEdit):
         if self.aic < 1:
             raise PyptoxError(f"`aic` must be at least 1; got {self.aic}")
         return scenario.on(scenario.hardware.replace(aic=self.aic, aiv=2 * self.aic))
+
+
+@dataclass(frozen=True)
+class SetRings(AbstractEdit):
+    """The rings have these capacities. A program's; of a workload only where it states its storage."""
+
+    limits: Limits
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        work, found = scenario.workload, scenario.graph
+        if work.storage is None and found is not None and work.tasks == len(found.tasks):
+            work = dataclasses.replace(work, storage=Storage(submissions(found), self.limits))
+        return dataclasses.replace(scenario, workload=under(work, self.limits))
+
+    def __str__(self) -> str:
+        return f"rings: {self.limits}"
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,10 @@ class Explanation:
             f"rings: {len(waits):,} submissions waited {t.stalls.sum():,.2f} µs, {on_path:,.2f} µs of it on the path",
         ]
         for wait in sorted(waits, key=lambda w: (not w.on_path, -w.waited_us))[:SHOWN]:
-            ring = "" if wait.ring is None else f" of ring {wait.ring}"
-            lines.append(
-                f"  {names[wait.task]:<26} {wait.waited_us:>9.2f}  {wait.resource}{ring}, held by {names[wait.head]} in "
-                f"{wait.scope} until {names[wait.until]} finished{', on the path' if wait.on_path else ''}"
-            )
+            what = wait.resource if wait.ring is None else f"{wait.resource} of ring {wait.ring}"
+            held = f"held by {names[wait.head]} in {wait.scope} until {names[wait.until]} finished"
+            path = ", on the path" if wait.on_path else ""
+            lines.append(f"  {names[wait.task]:<26} {wait.waited_us:>9.2f}  {what}, {held}{path}")
         if len(waits) > SHOWN:
             lines.append(f"  ... {len(waits) - SHOWN:,} submissions more; --json has them all")
         return lines

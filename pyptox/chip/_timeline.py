@@ -154,9 +154,9 @@ class Timeline:
     def bound(self) -> list[str]:
         """What each task's dispatch waited for last.
 
-        ``submission`` or ``producer`` (it was not ready), ``ring`` (its submission had waited for one), ``scheduler`` (no thread was free), ``core`` (no slot was
-        open); of a staged task also ``publication`` (of its producers) and ``ready tasks``, which go first. Empty for
-        an allocation.
+        ``submission`` or ``producer`` (it was not ready), ``ring`` (its submission had waited for one), ``scheduler``
+        (no thread was free), ``core`` (no slot was open); of a staged task also ``publication`` (of its producers) and
+        ``ready tasks``, which go first. Empty for an allocation.
         """
         names = {THREAD: "scheduler", SLOT: "core", ELIGIBLE: "publication", EMPTIED: "ready tasks"}
         result = []
@@ -380,7 +380,11 @@ class Timeline:
             if self.bound_us
             else "bound        0 µs"
         )
-        lines += [f"limit        {self.limit}", "", "of the makespan           µs   share"]
+        lines.append(f"limit        {self.limit}")
+        if self.stalls.any():
+            waited = int(np.count_nonzero(self.stalls))
+            lines.append(f"rings        {waited:,} submissions waited {self.stalls.sum():,.2f} µs for one")
+        lines += ["", "of the makespan           µs   share"]
         for name, part in sorted(self.attribution().items(), key=lambda item: -item[1]):
             if part:
                 lines.append(f"{name:<20} {part:>9.2f}  {part / span:>6.1%}")

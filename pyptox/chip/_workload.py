@@ -102,7 +102,7 @@ class Workload:
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
         given |= {"early": early, "sync_start": sync_start, "names": names, "submitted_us": submitted_us}
         given |= {"storage": None if storage is None else storage.work.names, "predicated": predicated}
-        given |= ({} if memory is None else memory.columns())
+        given |= {} if memory is None else memory.columns()
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")

@@ -11,6 +11,7 @@ import typer
 from .. import __version__
 from .._errors import PyptoxError
 from ._options import (
+    Caps,
     CaptureFolder,
     Chip,
     Dtype,
@@ -149,6 +150,7 @@ def explain(
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
     capture: CaptureFolder = None,
+    caps: Caps = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -162,13 +164,15 @@ def explain(
         if idle:
             kind = "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE"
             raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
+    if caps and (what is None or ".py:" not in what):
+        raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} without one. Leave it out")
     if capture is not None:
         if sizes:
             raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
-        return explain_program(what, sizes, hardware, out, as_json)
+        return explain_program(what, sizes, hardware, out, as_json, caps)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
@@ -420,12 +424,7 @@ def rings(
         str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of a function marked @program.")
     ] = None,
     sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
-    caps: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
-        ),
-    ] = None,
+    caps: Caps = None,
     solve: Annotated[
         bool, typer.Option("--solve", help="Find the smallest capacities and the scopes for them.")
     ] = False,
@@ -546,7 +545,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
         given = sys.argv[1:] if arguments is None else arguments
         print(f"error: {_option_of(error, given)}{error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.exit_code if isinstance(error, PyptoxError) else 2)
 
 
 def _option_of(error: Exception, arguments: Sequence[str]) -> str:

@@ -30,6 +30,12 @@ ProgramPlace = Annotated[str | None, typer.Argument(metavar="[PROGRAM]", help="F
 Sizes = Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")]
 CaptureFolder = Annotated[Path | None, typer.Option("--capture", metavar="DIR", help="Folder of a run instead.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the files of the run to this folder.")]
+Caps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--caps", help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
+    ),
+]
 
 Problem = tuple[Any, dict[str, Any], dict[str, Any]]
 """A kernel, the spec of every tensor, and its configuration."""

@@ -71,14 +71,16 @@ class Deadlock:
 
 
 class DeadlockError(PyptoxError):
-    """A submission waits for ever.
+    """A submission waits for ever: the program is as it is, and does not pass.
 
     Attributes:
         deadlock: which, with its code, its cause and what would let it drain.
     """
 
+    exit_code = 1
+
     def __init__(self, deadlock: Deadlock) -> None:
-        super().__init__(f"{deadlock}\n  other capacities: `rings=Limits().replace(...)`; none: `rings=unlimited()`")
+        super().__init__(f"{deadlock}\n  to see it with other capacities give `rings` (--caps)")
         self.deadlock = deadlock
 
 

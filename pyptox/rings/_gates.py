@@ -6,8 +6,8 @@ since that keep their storage. Each of them is waited for once: what one submiss
 gone. A gate is therefore one number a task, and the orchestrator waits as for ordinary producers.
 
 Two things depend on times. A reader that is submitted after its producer's scope has closed keeps the storage only
-where it is not consumed by then (``late``). And room in the tensor map, which all rings share, may come from any of them
-(``reclaimed``). Both are nothing in most programs; a simulation that meets them is run again with what it shows.
+where it is not consumed by then (``late``). And room in the tensor map, which all rings share, may come from any of
+them (``reclaimed``). Most programs have neither; a simulation that meets one is run again with what it shows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ class Storage:
     """
 
     work: Submissions
-    limits: Limits = Limits()
+    limits: Limits
 
     @cached_property
     def needs(self) -> Needs:
