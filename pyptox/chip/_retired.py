@@ -1,7 +1,8 @@
 """What submissions depend on that only a simulation shows: edges that have lapsed, and what rings wait for.
 
-An edge costs nothing where its producer has finished before the submission. Whether it has depends on when the consumer
-is submitted, and that on what the submissions before it cost. The same holds for the few readers that keep a storage,
+An edge costs nothing where its producer has retired before the submission: where its ring has reclaimed it, or, for
+tasks whose storage is not stated, where it has finished. Whether it has depends on when the consumer is submitted, and
+that on what the submissions before it cost. The same holds for the few readers that keep a storage,
 or not, by the time at which they are submitted, and for room in a tensor map that runs full
 (:mod:`pyptox.rings._gates`). The simulation is therefore run again with what the one before it shows, until that
 repeats: once where the orchestrator is ahead of all the work, else three or four times. An event depends on earlier
@@ -87,22 +88,30 @@ def _shown(work: Workload, producers: list[np.ndarray], times: Times, schedule: 
     if storage is not None and (storage.readers or storage.crowded):
         reclaimed = replayed(work, times, schedule).reclaimed if storage.crowded else {}
         gate = gates(storage, storage.late(times.submitted, times.finish), reclaimed)
-    return _Shown(_lapsed(work, producers, times.finish, schedule) if work.lapses else None, gate)
+    return _Shown(_lapsed(work, producers, times, schedule) if work.lapses else None, gate)
 
 
-def _lapsed(work: Workload, producers: list[np.ndarray], finish: np.ndarray, schedule: Schedule) -> np.ndarray:
-    """How many producers of each task have finished when its submission begins."""
+def _lapsed(work: Workload, producers: list[np.ndarray], times: Times, schedule: Schedule) -> np.ndarray:
+    """How many producers of each task have retired when its submission begins."""
+    free_at, retired = retirements(work, times)
     constants, now = schedule.values(), 0.0
     base, edge = constants["submit_us"], constants["submit_edge_us"]
     lapsed = np.zeros(work.tasks, np.int32)
     for task, (edges, preds, opens) in enumerate(
-        zip(work.edges.tolist(), producers, opened(work, finish).tolist(), strict=True)
+        zip(work.edges.tolist(), producers, opened(work, times.finish).tolist(), strict=True)
     ):
         now = max(now, opens)
         if len(preds):
-            lapsed[task] = np.count_nonzero(finish[preds] <= now)
+            lapsed[task] = np.count_nonzero((free_at[preds] <= task) & (retired[preds] <= now))
         now += base + edge * (edges - int(lapsed[task]))
     return lapsed
+
+
+def retirements(work: Workload, times: Times) -> tuple[np.ndarray, np.ndarray]:
+    """How many tasks must be submitted before each one can retire, and when it does, µs, once they are."""
+    if work.storage is None:
+        return np.zeros(work.tasks, np.int64), times.finish
+    return work.storage.free_at, work.storage.reclaimed_us(times.submitted, times.finish)
 
 
 def opened(work: Workload, finish: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ._deadlock import DeadlockError, deadlock
 from ._limits import RINGS, Limits
-from ._needs import NOTHING, Needs, needs
+from ._needs import NOTHING, Needs, needs, reclaimable
 from ._submissions import Submissions
 
 Pair = tuple[int, int]
@@ -61,6 +61,25 @@ class Storage:
     def crowded(self) -> bool:
         """The tensor map may run full."""
         return int(self.work.entries.sum()) > self.limits.tensormap
+
+    @cached_property
+    def free_at(self) -> np.ndarray:
+        """How many tasks must be submitted before each one can be reclaimed (:func:`.reclaimable`)."""
+        return reclaimable(self.work)
+
+    def reclaimed_us(self, submitted: np.ndarray, finish: np.ndarray) -> np.ndarray:
+        """When each task is reclaimed, by these times, once :attr:`free_at` are submitted: with all before it."""
+        work = self.work
+        producers, readers = _pairs(work)
+        late = self.late(submitted, finish)
+        if late:
+            keeps = np.array([pair not in late for pair in zip(producers.tolist(), readers.tolist(), strict=True)])
+            producers, readers = producers[keeps], readers[keeps]
+        times = finish.astype(np.float64)
+        np.maximum.at(times, producers, finish[readers])
+        for ring in range(RINGS):
+            times[work.on(ring)] = np.maximum.accumulate(times[work.on(ring)])
+        return times
 
     def late(self, submitted: np.ndarray, finish: np.ndarray) -> frozenset[Pair]:
         """Of :attr:`readers` those whose producer is consumed when they are submitted, by these times."""
