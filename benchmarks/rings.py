@@ -83,7 +83,9 @@ def main() -> None:
     print(f"a deadlock found or excluded {result['deadlock_s']:.2f} s")
     print(f"a run under them {result['run_s']:.2f} s, its derivatives {result['gradient_s']:.2f} s; ", end="")
     print(f"{result['back_pressure_us']:,.0f} of {result['time_us']:,.0f} µs are back-pressure")
-    print(f"on the chip {result['chip_s']:.1f} s without rings, {result['chip_with_rings_s']:.1f} s with them, ", end="")
+    print(
+        f"on the chip {result['chip_s']:.1f} s without rings, {result['chip_with_rings_s']:.1f} s with them, ", end=""
+    )
     print(f"{result['chip_back_pressure_us']:,.0f} µs of back-pressure")
 
 

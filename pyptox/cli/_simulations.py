@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Caps, CaptureFolder, Chip, Json, Out, ProgramPlace, Sizes, show
+from ._options import Caps, CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
 
 if TYPE_CHECKING:
     from .. import artifacts, chip, rings
@@ -53,6 +53,7 @@ def simulate(
     sizes: Sizes = None,
     capture: CaptureFolder = None,
     caps: Caps = None,
+    repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
     as_json: Json = False,
@@ -65,12 +66,13 @@ def simulate(
     from ._rounds import asked, rounds_asked_for
 
     if capture is not None:
+        not_with_capture(repeated)
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
         _of_a_program(caps)
         answer = _replay_of(capture, program, hardware)
         return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
-    timeline = _timeline_of(program, sizes, hardware, caps)
+    timeline = _timeline_of(program, sizes, hardware, repeated, caps)
     chosen = program_at(_required(program))
     rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
     more = {"program": timeline.graph.name if timeline.graph else None}
@@ -84,14 +86,15 @@ def explain_program(
     place: str,
     sizes: Sequence[str] | None,
     hardware: str,
+    repeated: bool,
+    caps: Sequence[str] | None,
     out: Path | None,
     as_json: bool,
-    caps: Sequence[str] | None = None,
 ) -> None:
     """What the makespan of a program is made of."""
     from .. import chip
 
-    answer = chip.explain(_timeline_of(place, sizes, hardware, caps))
+    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated, caps))
     _answer(answer, answer.timeline, out, as_json)
 
 
@@ -122,6 +125,7 @@ def what_if(
     cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
     caps: Caps = None,
     constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
+    repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
     as_json: Json = False,
@@ -150,13 +154,14 @@ def what_if(
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     if capture is not None:
         _of_a_program(caps)
+        not_with_capture(repeated)
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
         notes = [*replay.broken, *notes]
         replay.require_an_answer(edits)
         answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
-        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware), edits)
+        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware, repeated), edits)
     if out is not None:
         notes.append("no pmu.csv: counters are predicted for a program's own tasks, not for changed ones")
     _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
@@ -185,14 +190,25 @@ def _of_a_program(caps: Sequence[str] | None) -> None:
         raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} with --capture, whose waits are measured")
 
 
+def not_with_capture(repeated: bool) -> None:
+    """A recorded run has its own durations, whatever L2 held."""
+    if repeated:
+        raise ValueError("`--repeated` belongs to a program; got it with --capture, whose durations are measured")
+
+
 def _timeline_of(
-    place: str | None, sizes: Sequence[str] | None, hardware: str, caps: Sequence[str] | None = None
+    place: str | None,
+    sizes: Sequence[str] | None,
+    hardware: str,
+    repeated: bool = False,
+    caps: Sequence[str] | None = None,
 ) -> "chip.Timeline":
     from .. import chip
     from ..hardware import preset
 
     machine = preset(hardware)
-    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine, rings=_limits_of(caps))
+    graph, limits = _graph_of(place, sizes, machine), _limits_of(caps)
+    return chip.simulate(graph, hardware=machine, repeated=repeated, rings=limits)
 
 
 def _replay_of(folder: Path, program: str | None, hardware: str) -> "artifacts.Replay":
