@@ -66,7 +66,7 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
         min((float(warm.time_us) - launch) / waves, cold_us),
         min(float(streaming_us(cold, chip)), cold_us),
         min(moved * chip.times.l2_us / waves, cold_us),
-        max(float(cold.blocks) / waves, 1.0),
+        float(cold.cores),
         shares,
     )
 
@@ -78,11 +78,10 @@ def streaming_us(cost: Cost, chip: Hardware) -> Any:
     as ``miss_byte`` is worth are served at once without delay, or as many as the block was priced beside, and each of
     them has its share while it loads. That makes a block beside others of any task as slow as beside its own.
     """
-    together = maximum(cost.blocks / cost.waves, 1.0)
-    at_once = maximum(together, chip.times.miss_byte / (chip.clock_mhz * chip.times.hbm_us))
+    at_once = maximum(cost.cores, chip.times.miss_byte / (chip.clock_mhz * chip.times.hbm_us))
     missing = cost.moved["hbm"] / maximum(cost.moved["read"], 1.0)
     loading = maximum(*(cost.busy.get(pipe, 0.0) for pipe in LOADS)) * missing
-    return maximum(cost.hbm_cycles, loading * together / at_once) / chip.clock_mhz / cost.waves
+    return maximum(cost.hbm_cycles, loading * cost.cores / at_once) / chip.clock_mhz / cost.waves
 
 
 def _refuse(task: Task, hardware: Hardware) -> None:
