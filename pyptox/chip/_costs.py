@@ -36,6 +36,7 @@ class BlockCost:
         l2_us: how long L2 takes for them.
         together: how many these are.
         shares: of the traffic from HBM, by tensor.
+        passes: how often the task reads each byte of a tensor, through L2.
     """
 
     cold_us: float
@@ -44,6 +45,7 @@ class BlockCost:
     l2_us: float
     together: float
     shares: dict[str, float]
+    passes: dict[str, float]
 
 
 def block_cost(task: Task, hardware: Hardware) -> BlockCost:
@@ -54,10 +56,10 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
     """
     assert task.kernel is not None
     chip = plain(hardware)
-    cold, shares = _predicted(task, chip, ())
+    cold, shares, passes = _predicted(task, chip, ())
     if not cold.legal:
         _refuse(task, hardware)
-    warm, _ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
+    warm, *_ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
     waves, launch = float(cold.waves), chip.times.launch_us
     moved = float(cold.moved["read"]) + float(cold.moved["write"])
     cold_us = (float(cold.time_us) - launch) / waves
@@ -68,6 +70,7 @@ def block_cost(task: Task, hardware: Hardware) -> BlockCost:
         min(moved * chip.times.l2_us / waves, cold_us),
         float(cold.cores),
         shares,
+        passes,
     )
 
 
@@ -93,13 +96,14 @@ def _refuse(task: Task, hardware: Hardware) -> None:
     raise VerifierError("; ".join([first, *map(str, found.errors)]))
 
 
-def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float]]:
-    """The cost of a task, and each tensor's share of the bytes that HBM supplies for the first time."""
+def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float], dict[str, float]]:
+    """The cost of a task, each tensor's share of the bytes that HBM supplies for the first time, and its passes."""
     assert task.kernel is not None
     specs, options = task.specs(), Options(warm=4, resident=resident)
     cost = cost_of(task.kernel, specs, task.values, chip, options)
+    moved: dict[str, float] = {}
     if resident:
-        return cost, {}
+        return cost, {}, {}
     if task.control:
         read = {a.name: float(np.prod(a.tensor.shape)) for a in task.args if a.reads}
     else:
@@ -110,8 +114,10 @@ def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[s
             if transfer.access.mode == "read":
                 name = transfer.access.tensor.name
                 read[name] = read.get(name, 0.0) + float(transfer.new)
+                moved[name] = moved.get(name, 0.0) + float(transfer.moved)
     total = sum(read.values())
-    return cost, {name: size / total for name, size in read.items()} if total else {}
+    passes = {name: size / read[name] for name, size in moved.items() if read[name]}
+    return cost, {name: size / total for name, size in read.items()} if total else {}, passes
 
 
 def block_time_us(task: Task, hardware: Hardware) -> Any:
@@ -142,7 +148,7 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: 
     Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
     """
     known: dict[Any, BlockCost] = {}
-    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
+    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {}, {})
     sdma = sdma or Sdma()
     costs = []
     for task in graph.tasks:
@@ -158,6 +164,7 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: 
         *([getattr(cost, name) for cost in costs] for name in ("resident_us", "hbm_us", "l2_us")),
         regions=regions.sizes,
         uses=[regions.uses(task, cost.shares) for task, cost in zip(graph.tasks, costs, strict=True)],
+        passes=[regions.passes(task, cost.passes) for task, cost in zip(graph.tasks, costs, strict=True)],
         together=[cost.together for cost in costs],
         capacity=float(hardware.sizes.l2),
         warms=Warms.of(

@@ -12,7 +12,7 @@ from .._errors import PyptoxError
 from ..rings import Limits, Storage, submissions
 from ._constants import CONSTANTS, on_grid
 from ._memory import COLUMNS
-from ._rows import averaged, scaled
+from ._rows import averaged, divided, scaled
 from ._scenario import AbstractEdit, Scenario
 from ._simulate import under
 from ._workload import MOST_BLOCKS, SHAPES
@@ -99,7 +99,10 @@ class AddDummy(AbstractEdit):
 
 @dataclass(frozen=True)
 class Split(AbstractEdit):
-    """The task becomes ``parts`` tasks that share its blocks; its consumers wait for all of them."""
+    """The task becomes ``parts`` tasks that share its blocks, and what these share out of its tensors.
+
+    Its consumers wait for all of them.
+    """
 
     task: str
     parts: int = 2
@@ -121,7 +124,13 @@ class Split(AbstractEdit):
             blocks += [amount // count + (part < amount % count) for part in range(count)]
             names += [work.names[number] + (f"[{part}]" if count > 1 else "") for part in range(count)]
         waits = [[place for pred in work.waits[row] for place in places[pred]] for row in rows]
-        return scenario.with_tasks(rows, waits, {"blocks": blocks, "names": names})
+        made = scenario.with_tasks(rows, waits, {"blocks": blocks, "names": names})
+        if made.workload.memory is None:
+            return made
+        part_of = {names[place]: part for n in chosen for part, place in enumerate(places[n])}
+        members = {n: part_of[name] for n, name in enumerate(made.workload.names) if name in part_of}
+        memory = divided(made.workload.memory, members, self.parts)
+        return dataclasses.replace(made, workload=dataclasses.replace(made.workload, memory=memory))
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def with_warms(
         hbm_byte_us=float(hbm_byte_us),
         sdma=sdma,
     )
-    moved = dict(zip(COLUMNS, (issue, zeros, zeros), strict=True)) | {"together": ones, "uses": none}
+    moved = dict(zip(COLUMNS, (issue, zeros, zeros), strict=True)) | {"together": ones, "uses": none, "passes": none}
     columns = {name: column(getattr(memory, name), new) for name, new in moved.items()}
     values = {"names": [w.name for w in added], "shapes": [AIV] * len(added), "blocks": ones, "duration_us": issue}
     values |= {"edges": [len(a) for a in anchors]} | dict.fromkeys(("early", "sync_start", "predicated"), zeros)
@@ -131,6 +131,6 @@ def without_warms(work: Workload) -> tuple[Workload, list[int]]:
         stored = work.storage.work.copies(kept.tolist(), waits, columns["edges"], names=columns["names"])
         columns["storage"] = dataclasses.replace(work.storage, work=stored)
     rest: dict[str, Any] = {name: getattr(memory, name)[kept] for name in (*COLUMNS, "together")}
-    rest |= {"uses": tuple(memory.uses[n] for n in kept), "warms": None}
+    rest |= {name: tuple(getattr(memory, name)[n] for n in kept) for name in ("uses", "passes")} | {"warms": None}
     left: Memory = dataclasses.replace(memory, **rest)
     return dataclasses.replace(work, waits=tuple(waits), memory=left, **columns), kept.tolist()

@@ -12,7 +12,7 @@ from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..rings import Limits, Storage
-from ._constants import CONSTANTS, Schedule, a2a3_schedule, on_grid
+from ._constants import CONSTANTS, MOST_US, Schedule, a2a3_schedule, on_grid
 from ._costs import workload
 from ._memory import COLUMNS
 from ._retired import settled
@@ -99,7 +99,9 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
 
     Returns:
         ``function(schedule, duration_us, memory_us)``: [tasks], and [3, tasks] of ``resident_us``, ``hbm_us`` and
-        ``l2_us``, which is the workload's own where left out; :func:`durations` gives both for a chip.
+        ``l2_us``; where left out they are the workload's own and go along with ``duration_us``, as in
+        :meth:`Workload.with_durations`; :func:`durations` gives both for a chip. Times that are no times (NaN,
+        infinite, negative) give NaN.
 
     >>> import jax
     >>> from pyptox import chip
@@ -114,6 +116,9 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
 
     def on_host(threads: int, constants: Any, duration_us: Any, memory_us: Any) -> tuple[np.ndarray, np.ndarray]:
         """The makespan, and its derivatives by constant and then by each time of each task."""
+        given = np.concatenate([np.ravel(x) for x in (constants, duration_us, memory_us)])
+        if not ((given >= 0) & (given <= MOST_US)).all():
+            return np.full((), np.nan, _widest()), np.full(len(CONSTANTS) + 4 * tasks, np.nan, _widest())
         numbers = dict(zip(CONSTANTS, np.asarray(constants, np.float64).tolist(), strict=True))
         schedule, changed = Schedule(**numbers, threads=threads), work.with_durations(np.asarray(duration_us))
         if work.memory is not None:
@@ -153,7 +158,14 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
     value.defvjp(forward, backward)
 
     def function(schedule: Schedule, duration_us: Any, memory_us: Any = None) -> Any:
-        return value(schedule, duration_us, jnp.asarray(own, _widest()) if memory_us is None else memory_us)
+        if jnp.shape(duration_us) != (tasks,):
+            raise PyptoxError(f"`duration_us` must be an array of {tasks} times; got shape {jnp.shape(duration_us)}")
+        if memory_us is None:
+            factor = jnp.where(
+                work.duration_us > 0, duration_us / np.where(work.duration_us > 0, work.duration_us, 1), 1
+            )
+            memory_us = jnp.asarray(own, _widest()) * factor[None]
+        return value(schedule, duration_us, memory_us)
 
     return function
 

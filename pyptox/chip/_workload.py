@@ -9,7 +9,7 @@ import numpy as np
 
 from .._errors import PyptoxError
 from ..rings import Storage
-from ._constants import on_grid
+from ._constants import MOST_US, on_grid
 from ._memory import Memory, ratios
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
@@ -170,8 +170,18 @@ class Workload:
         return constants["submit_us"] + constants["submit_edge_us"] * self.wired.astype(np.float64)
 
     def with_durations(self, duration_us: Any) -> "Workload":
-        """The same tasks with other durations of a block, µs; the times of its memory go along."""
-        changed, memory = on_grid(duration_us).reshape(self.tasks), self.memory
+        """The same tasks with other durations of a block, µs; the times of its memory go along.
+
+        Raises:
+            PyptoxError: another number of durations, or one that is no time.
+        """
+        given = np.asarray(duration_us, np.float64)
+        if given.shape != (self.tasks,):
+            raise PyptoxError(f"`duration_us` must be {self.tasks} times; got an array of shape {given.shape}")
+        if not ((given >= 0) & (given <= MOST_US)).all():
+            task = int(np.argmin((given >= 0) & (given <= MOST_US)))
+            raise PyptoxError(f"`duration_us` must be 0 to {MOST_US:g} µs; task {task} has {given[task]}")
+        changed, memory = on_grid(given), self.memory
         if memory is not None:
             memory = memory.taken(range(self.tasks), ratios(changed, self.duration_us))
         return dataclasses.replace(self, duration_us=changed, memory=memory)
