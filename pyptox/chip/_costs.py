@@ -1,6 +1,6 @@
 """From a program's graph to a workload: what its tasks' blocks take and move, by the cost model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class BlockCost:
         hbm_us: how long the blocks that run together occupy what HBM can serve at once, if they find nothing
             (:func:`streaming_us`).
         l2_us: how long L2 takes for them.
-        together: how many these are.
+        together: how many these are: as many as there are cores for.
         shares: of the traffic from HBM, by tensor.
         passes: how often the task reads each byte of a tensor, through L2.
     """
@@ -45,36 +45,43 @@ class BlockCost:
     l2_us: float
     together: float
     shares: dict[str, float]
-    passes: dict[str, float]
+    passes: dict[str, float] = field(default_factory=dict)
 
 
-def block_cost(task: Task, hardware: Hardware) -> BlockCost:
+def block_cost(task: Task, hardware: Hardware, full: bool = False) -> BlockCost:
     """``(time - launch) / waves`` with an empty L2 and with one that holds every input, and what is moved.
+
+    ``full``: the task's last wave is filled up by other tasks (:func:`filled`).
 
     Raises:
         VerifierError: the task's kernel, so configured, does not fit the chip.
     """
     assert task.kernel is not None
     chip = plain(hardware)
-    cold, shares, passes = _predicted(task, chip, ())
+    cold, shares, passes = _predicted(task, chip, (), full)
     if not cold.legal:
         _refuse(task, hardware)
-    warm, *_ = _predicted(task, chip, tuple((name, 1.0) for name in shares))
+    warm, *_ = _predicted(task, chip, tuple((name, 1.0) for name in shares), full)
     waves, launch = float(cold.waves), chip.times.launch_us
     moved = float(cold.moved["read"]) + float(cold.moved["write"])
     cold_us = (float(cold.time_us) - launch) / waves
     return BlockCost(
         cold_us,
         min((float(warm.time_us) - launch) / waves, cold_us),
-        min(float(streaming_us(cold, chip)), cold_us),
-        min(moved * chip.times.l2_us / waves, cold_us),
+        min(float(streaming_us(cold, chip, full)), cold_us),
+        min(moved * chip.times.l2_us / float(waves_of(cold, full)), cold_us),
         float(cold.cores),
         shares,
         passes,
     )
 
 
-def streaming_us(cost: Cost, chip: Hardware) -> Any:
+def waves_of(cost: Cost, full: bool) -> Any:
+    """Waves of blocks, the last one counted as what there is of it where others fill it up."""
+    return cost.blocks / cost.cores if full else cost.waves
+
+
+def streaming_us(cost: Cost, chip: Hardware, full: bool = False) -> Any:
     """How long the blocks that run together occupy what HBM can serve at once, µs.
 
     A byte from HBM costs a core ``max(miss_byte, active hbm)`` cycles (:func:`pyptox.lang.rules.load`): so many cores
@@ -84,7 +91,8 @@ def streaming_us(cost: Cost, chip: Hardware) -> Any:
     at_once = maximum(cost.cores, chip.times.miss_byte / (chip.clock_mhz * chip.times.hbm_us))
     missing = cost.moved["hbm"] / maximum(cost.moved["read"], 1.0)
     loading = maximum(*(cost.busy.get(pipe, 0.0) for pipe in LOADS)) * missing
-    return maximum(cost.hbm_cycles, loading * cost.cores / at_once) / chip.clock_mhz / cost.waves
+    serving = maximum(cost.hbm_cycles / waves_of(cost, full), loading / cost.waves * cost.cores / at_once)
+    return serving / chip.clock_mhz
 
 
 def _refuse(task: Task, hardware: Hardware) -> None:
@@ -96,10 +104,12 @@ def _refuse(task: Task, hardware: Hardware) -> None:
     raise VerifierError("; ".join([first, *map(str, found.errors)]))
 
 
-def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[str, float], dict[str, float]]:
+def _predicted(
+    task: Task, chip: Hardware, resident: tuple, full: bool
+) -> tuple[Any, dict[str, float], dict[str, float]]:
     """The cost of a task, each tensor's share of the bytes that HBM supplies for the first time, and its passes."""
     assert task.kernel is not None
-    specs, options = task.specs(), Options(warm=4, resident=resident)
+    specs, options = task.specs(), Options(warm=4, resident=resident, full=full)
     cost = cost_of(task.kernel, specs, task.values, chip, options)
     moved: dict[str, float] = {}
     if resident:
@@ -120,19 +130,36 @@ def _predicted(task: Task, chip: Hardware, resident: tuple) -> tuple[Any, dict[s
     return cost, {name: size / total for name, size in read.items()} if total else {}, passes
 
 
-def block_time_us(task: Task, hardware: Hardware) -> Any:
-    """One block of a task on a busy chip whose L2 is empty, without the launch: ``(time - launch) / waves``, µs.
-
-    The chip's numbers may be traced by JAX.
-    """
-    assert task.kernel is not None
-    cost = cost_of(task.kernel, task.specs(), task.values, hardware)
-    return (cost.time_us - hardware.times.launch_us) / cost.waves
-
-
 def plain(hardware: Hardware) -> Hardware:
     """The chip with plain numbers."""
     return hardware.replace(**{name: float(value) for name, value in hardware.flat().items()})
+
+
+AHEAD = 64
+"""Later submissions that are looked at for one that can fill up a task's last wave."""
+
+
+def filled(graph: Graph, hardware: Hardware) -> np.ndarray:
+    """By task, whether others fill up its last wave: one of the next that needs cores of its kind can run beside it."""
+    tasks, found = graph.tasks, np.zeros(len(graph.tasks), bool)
+    waits = graph.waits()
+    for number, task in enumerate(tasks):
+        if (
+            task.kernel is None
+            or not task.blocks % hardware.cores(task.shape)
+            or task.blocks < hardware.cores(task.shape)
+        ):
+            continue
+        after = {number}
+        for other in range(number + 1, min(number + 1 + AHEAD, len(tasks))):
+            if after.intersection(waits[other]):
+                after.add(other)
+            elif tasks[other].kernel is not None and (
+                tasks[other].shape == task.shape or "MIX" in (task.shape, tasks[other].shape)
+            ):
+                found[number] = True
+                break
+    return found
 
 
 def same_work(task: Task) -> Any:
@@ -145,19 +172,20 @@ def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: 
 
     ``rings``: capacities; the runtime's where left out and the program has scopes of its own.
 
-    Blocks of a task are taken to be alike, and to run beside as many others as a full chip runs.
+    Blocks of a task are taken to be alike, and to run beside as many others of it as there are cores. A last wave that
+    is not full has the bandwidth to itself, if nothing else can fill it (:func:`filled`).
     """
     known: dict[Any, BlockCost] = {}
-    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {}, {})
+    nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     sdma = sdma or Sdma()
-    costs = []
+    costs, full = [], filled(graph, hardware)
     for task in graph.tasks:
         if task.kernel is None:
             costs.append(replace(nothing, cold_us=(us := sdma.issue_us * len(task.warms)), resident_us=us))
             continue
-        key = same_work(task)
+        key = same_work(task), bool(full[task.number])
         if key not in known:
-            known[key] = block_cost(task, hardware)
+            known[key] = block_cost(task, hardware, key[1])
         costs.append(known[key])
     regions = Regions(graph)
     memory = Memory.of(

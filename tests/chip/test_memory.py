@@ -9,6 +9,7 @@ import pytest
 import pyptox as px
 from pyptox import PyptoxError, chip
 from pyptox import program as pp
+from pyptox.chip._costs import filled
 from pyptox.chip._memory import COLUMNS
 from pyptox.chip._run import run
 from pyptox.cost import cost_of
@@ -184,6 +185,29 @@ def test_a_kernel_alone_takes_what_the_cost_model_says_however_full_its_last_wav
         assert t.makespan_us == pytest.approx(expected, rel=0.01), blocks
         spans.append(t.makespan_us)
     assert spans == sorted(spans)
+
+
+def test_a_last_wave_that_others_fill_up_has_no_more_of_the_bandwidth():
+    def graph_of(again):
+        @pp.program(sizes=lambda: {"x": px.spec((16, 4096), "bf16"), "w": px.spec((4096, 256 * 34), "bf16")})
+        def two(x, w):
+            first = pp.submit(px.kernels.matmul, x, w, name="p", m=16, n=256, k=256)
+            if again == "behind":
+                return pp.submit(px.kernels.matmul, x, w, name="q", m=16, n=256, k=256, deps=[first])
+            return first, pp.submit(px.kernels.matmul, x, w, name="q", m=16, n=256, k=256)
+
+        return pp.graph(two)
+
+    machine = px.hardware.a2a3()
+    assert filled(graph_of("beside"), machine).tolist() == [True, False]
+    assert filled(graph_of("behind"), machine).tolist() == [False, False]
+    beside, behind = (chip.workload(graph_of(where), machine) for where in ("beside", "behind"))
+    whole = chip.workload(pp.graph(_product(256 * 48)), machine)
+    assert beside.duration_us[0] == pytest.approx(whole.duration_us[0], rel=0.05)  # as in two whole waves
+    assert behind.duration_us[0] == beside.duration_us[1] < 0.85 * beside.duration_us[0]
+    # HBM never moves more than it can: no wave of 24 blocks is shorter than what 24 of a full wave take
+    t = chip.simulate(graph_of("beside"), hardware=machine, schedule=FREE)
+    assert t.times.block[0] >= 0.95 * whole.duration_us[0]
 
 
 def test_a_programs_tasks_find_what_the_ones_before_have_made():
