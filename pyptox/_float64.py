@@ -17,7 +17,7 @@ def float64_scope() -> Iterator[None]:
 
     The setting is the thread's own, so it is entered in the thread that computes; the caller's is untouched.
     """
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+    with jax.core.eval_context(), jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         yield
 
 
