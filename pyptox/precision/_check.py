@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from .._dtypes import dtype_of
@@ -24,6 +25,7 @@ from ..lang._types import Spec
 from ._bound import Place, bounded, narrowed_carries
 from ._chunks import spacing_of
 from ._inputs import sample_inputs
+from ._norm import relative_norm
 from ._shrink import reduction_length, shrink
 
 LARGEST = 1 << 28
@@ -79,6 +81,9 @@ class PrecisionReport:
             return f"exact in all {self.elements:,} elements"
         word = "within" if self.passed else "beyond"
         text = f"{word} what rounding may cost ({self.bound_share:.2%} of it)"
+        if not math.isfinite(self.got) and math.isfinite(self.expected):
+            largest = float(jnp.finfo(dtype_of(self.dtype).jax).max)
+            text = f"not finite where float64 is; the largest {self.dtype} is {largest:.3g}"
         if self.narrowed:
             text += f"; {', '.join(self.narrowed)} narrows what a loop carries, which buys no tolerance"
         return text
@@ -274,7 +279,6 @@ def _compare(
     share = np.divide(error, bound, out=np.where(error > 0, np.inf, 0.0), where=bound > 0)
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     nearest = np.unravel_index(int(np.argmax(share)), share.shape)
-    norm = float(np.linalg.norm(expected))
     return PrecisionReport(
         kernel=name,
         compared=shown,
@@ -284,7 +288,7 @@ def _compare(
         index=tuple(int(i) for i in worst),
         got=float(wide[worst]),
         expected=float(expected[worst]),
-        relative_l2=float(np.linalg.norm(error)) / norm if norm else float(np.linalg.norm(error)),
+        relative_l2=relative_norm(error, expected),
         max_ulp=float(np.max(apart / ulp)),
         exact=int(np.sum(wide == rounded)),
         elements=int(error.size),
