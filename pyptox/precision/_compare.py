@@ -69,7 +69,8 @@ class LeafReport:
         ulp = self.ulp
         lines = [
             f"{self.name} {self.dtype}[{','.join(map(str, self.shape))}]",
-            f"  max abs     {self.max_abs:.3g} at {self.index}: got {number(self.got)}, expected {number(self.expected)}",
+            f"  max abs     {self.max_abs:.3g} at {self.index}: got {number(self.got)}, "
+            f"expected {number(self.expected)}",
             f"  relative L2 {self.relative_l2:.3g}, RMSE {self.rmse:.3g} of RMS {self.rms:.3g}, bias {self.bias:+.2g}, "
             f"cosine {self.cosine:.9f}",
             f"  ulp         max {ulp['max']:.3g}, mean {ulp['mean']:.3g}, p50 {ulp['p50']:.3g}, p99 {ulp['p99']:.3g}, "
