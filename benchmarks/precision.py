@@ -2,8 +2,8 @@
 
 ``cast`` gives elements a second by source, target and mode (``numpy`` sources are read from the host; ``jax`` ones lie
 on the device), the best of three calls after compiling. ``compare`` gives the seconds and the extra memory of comparing
-N million float32 elements with float64 ones. ``attribute`` gives the seconds of attributing the error of a decode layer's
-MLP, 5120 wide and 17408 inside, to its lines: cold, with every kernel compiled, and again.
+N million float32 elements with float64 ones. ``attribute`` gives the seconds of attributing the error of the MLP of a
+decode layer, 5120 wide and 17408 inside, to its lines: cold, with every kernel compiled, and again.
 """
 
 import argparse
