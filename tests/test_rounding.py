@@ -305,4 +305,4 @@ def test_stochastic_noise_is_uniform_uncorrelated_and_of_the_key(source):
 )
 def test_a_key_that_is_none_is_refused(key):
     with pytest.raises(ValueError, match=r"`key` must be one key of jax.random; got .*Try jax.random.key\(0\)"):
-        cast(np.float32([1]), "bf16", "stochastic", key=key)
+        cast(np.ones(1, np.float32), "bf16", "stochastic", key=key)
