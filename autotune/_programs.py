@@ -1,19 +1,17 @@
 """Tuning a whole program at once: every choice of its tasks, scored by the exact simulated makespan."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pyptox import chip
 from pyptox._errors import PyptoxError
-from pyptox.cost import verify
 from pyptox.hardware import Hardware, a2a3
-from pyptox.program import Graph
 
 from ._config import Config
 from ._program_result import Change, Check, ProgramCandidate, ProgramResult
+from ._program_scores import NONE, WARMS, Build, Scores, tiles_of
 from ._space import Space
 
 EVALUATIONS = 400
@@ -28,8 +26,6 @@ ALIKE = 1e-3
 KICK = 3
 """Parameters that a restart draws anew."""
 
-Build = Callable[[Mapping[str, Any]], Graph]
-
 
 def tune_program(
     build: Build,
@@ -41,6 +37,7 @@ def tune_program(
     check: Callable[[Mapping[str, Any]], Check] | None = None,
     seed: int = 0,
     evaluations: int = EVALUATIONS,
+    prefetch: int = 0,
     progress: Callable[[int, float], None] = lambda done, best_us: None,
 ) -> ProgramResult:
     """The fastest configuration of a program that a search from ``start`` finds.
@@ -51,6 +48,11 @@ def tune_program(
     Differences from ``start`` that buy nothing are taken back. Configurations whose tiles do not fit the chip, and
     finalists that fail ``check``, are refused. The answer is never slower than ``start``.
 
+    With ``prefetch``, warms are chosen together with the tiles: for the best configuration and for ``start``
+    :func:`autotune.prefetch` searches, then the descent goes on from the best of both with its warms in place, and the
+    warms are searched again, until neither gains. The answer is never slower than that of the tiles alone, nor than the
+    warms alone; the choice is its value of ``prefetch``, ``none`` or such as ``down.b@norm``.
+
     Args:
         build: from values by name to a program's graph; what it refuses with a ``PyptoxError`` is illegal.
         space: names and values.
@@ -59,11 +61,13 @@ def tune_program(
         hardware: the chip; a2a3 by default.
         check: whether a configuration's values are right; of the best few, the first that passes is the answer.
         seed: of the restarts; the same one gives the same answer.
-        evaluations: simulations of the search; each configuration counts once.
+        evaluations: simulations of the search; each configuration counts once. As many for each descent with warms.
+        prefetch: choices of warms that are priced at a time; 0 leaves the program's own.
         progress: told of simulations done, and the best time.
 
     Raises:
-        PyptoxError: ``start`` is illegal, fails its check, or is not a point of the space.
+        PyptoxError: ``start`` is illegal, fails its check, or is not a point of the space; a parameter called
+            ``prefetch`` beside the choice of that name.
 
     >>> import autotune, pyptox as px
     >>> from pyptox import program as pp
@@ -79,8 +83,10 @@ def tune_program(
     True
     """
     machine = hardware or a2a3()
-    scores = _Scores(build, space, machine, evaluations, progress)
-    first = Config(start)
+    scores = Scores(build, space, machine, evaluations, progress)
+    if prefetch and WARMS in space.parameters:
+        raise PyptoxError(f"`space` must leave the name `{WARMS}` to the choice of warms; or leave out `prefetch`")
+    first = Config({**start, WARMS: NONE} if prefetch else start)
     if not space.legal({name: np.array([first[name]]) for name in space.parameters})[0][0]:
         raise PyptoxError(f"`start` must be a point of the space; got {first}")
     if not np.isfinite(scores(first)):
@@ -90,18 +96,21 @@ def tune_program(
     while not scores.spent:
         again = _descend(scores, _kicked(space, best, rng), acts_on)
         best = min(best, again, key=scores)
+    if prefetch:
+        best = _with_warms(scores, (best, first), prefetch, evaluations, acts_on)
     searched, curve = len(scores.order), scores.curve()
     scores.budget = None  # what follows explains the answer
     ranked = sorted(scores.known, key=lambda config: (scores.known[config], _distance(first, config)))
+    checked = functools.cache(lambda tiles: None if check is None else check(tiles))
     finalists: list[ProgramCandidate] = []
     for config in [_pruned(scores, first, best), *ranked]:
         if len(finalists) == FINALISTS:
             break
         if config not in [c.config for c in finalists] and np.isfinite(scores(config)):
-            finalists.append(ProgramCandidate(config, scores(config), None if check is None else check(config)))
+            finalists.append(ProgramCandidate(config, scores(config), checked(tiles_of(config))))
     passed = [c for c in finalists if c.check is None or c.check.passed]
     if not passed:
-        last = ProgramCandidate(first, scores(first), None if check is None else check(first))
+        last = ProgramCandidate(first, scores(first), checked(tiles_of(first)))
         if last.check is not None and not last.check.passed:
             raise PyptoxError(f"`check` must pass for `start`; got {last.check}")
         passed = [last]
@@ -119,64 +128,24 @@ def tune_program(
     )
 
 
-@dataclass(eq=False)
-class _Scores:
-    """Makespans by configuration, µs; infinite where it is refused or the budget is spent."""
-
-    build: Build
-    space: Space
-    hardware: Hardware
-    budget: int | None
-    progress: Callable[[int, float], None]
-    known: dict[Config, float] = field(default_factory=dict)
-    parts: dict[Config, dict[str, float]] = field(default_factory=dict)
-    refused: dict[Config, str] = field(default_factory=dict)
-    order: list[float] = field(default_factory=list)
-    legal: dict[Any, str] = field(default_factory=dict)
-
-    @property
-    def spent(self) -> bool:
-        return self.budget is not None and len(self.order) >= self.budget
-
-    def curve(self) -> np.ndarray:
-        """The best time after each simulation."""
-        return np.minimum.accumulate(np.array(self.order))
-
-    def __call__(self, config: Config) -> float:
-        if config not in self.known:
-            if self.spent:
-                return np.inf
-            self.known[config] = self._simulated(config)
-            self.order.append(self.known[config])
-            self.progress(len(self.order), min(self.order))
-        return self.known[config]
-
-    def _simulated(self, config: Config) -> float:
-        try:
-            graph = self.build(config)
-        except PyptoxError as error:
-            self.refused[config] = str(error)
-            return np.inf
-        wall = self._wall(graph)
-        if wall:
-            self.refused[config] = wall
-            return np.inf
-        timeline = chip.simulate(graph, hardware=self.hardware)
-        self.parts[config] = timeline.attribution()
-        return timeline.makespan_us
-
-    def _wall(self, graph: Graph) -> str:
-        """The first error of the verifier, or nothing."""
-        for task in graph.tasks:
-            if task.kernel is None:
-                continue
-            key = task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items()))
-            if key not in self.legal:
-                found = verify(task.kernel, task.specs(), task.values, self.hardware)
-                self.legal[key] = "; ".join(map(str, found.errors))
-            if self.legal[key]:
-                return f"{task.name}: {self.legal[key]}"
-        return ""
+def _with_warms(
+    scores: Scores,
+    begin: Sequence[Config],
+    choices: int,
+    evaluations: int,
+    acts_on: Mapping[str, Sequence[str]] | None,
+) -> Config:
+    """Warms for these configurations, tiles for the best warms, and so on while it gains."""
+    for config in begin:
+        scores.search_warms(config, choices)
+    best, before = min(scores.known, key=scores), np.inf
+    while scores(best) < before * (1 - ALIKE):
+        before = scores(best)
+        scores.budget = len(scores.order) + evaluations
+        again = _descend(scores, best, acts_on)
+        scores.search_warms(again, choices)
+        best = min(scores.known, key=scores)
+    return best
 
 
 def _distance(first: Config, config: Config) -> int:
@@ -187,7 +156,7 @@ def _worth(parts: Mapping[str, float], names: Sequence[str]) -> float:
     return sum(parts.get(name, 0.0) for name in names)
 
 
-def _descend(scores: _Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
+def _descend(scores: Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
     """One parameter at a time, the one first whose tasks the makespan hangs on most, until none helps."""
     parameters = scores.space.parameters
     if not np.isfinite(scores(config)):
@@ -216,7 +185,7 @@ def _kicked(space: Space, config: Config, rng: np.random.Generator) -> Config:
     return Config({**config, **{name: space.parameters[name].values.tolist()[n] for name, n in drawn.items()}})
 
 
-def _pruned(scores: _Scores, first: Config, config: Config) -> Config:
+def _pruned(scores: Scores, first: Config, config: Config) -> Config:
     """``config`` without the differences from ``first`` that buy next to nothing."""
     changed = True
     while changed:
@@ -228,7 +197,7 @@ def _pruned(scores: _Scores, first: Config, config: Config) -> Config:
     return config
 
 
-def _in_order(scores: _Scores, first: Config, last: Config) -> tuple[Change, ...]:
+def _in_order(scores: Scores, first: Config, last: Config) -> tuple[Change, ...]:
     """From ``first`` to ``last``, one parameter at a time, always the one that saves most."""
     changes, config = [], first
     while config != last:

@@ -185,7 +185,7 @@ def test_a_program_without_tasks_is_told(capsys, tmp_path):
 
 
 def test_an_array_that_is_none_is_named():
-    good = np.zeros((16, 64), np.float32)
+    good: Any = np.zeros((16, 64), np.float32)
     for given, message in (
         ("x", "`x` of `first` must be an array; got 'x' .str."),
         (None, "`x` of `first` must be an array; got None"),
@@ -204,9 +204,8 @@ def test_an_array_that_is_none_is_named():
     for read in (pp.run, pp.reference, pp.graph):
         with pytest.raises(px.PyptoxError, match="`program` must be"):
             read(name, good)
-    spec: Any = good
     with pytest.raises(ProgramError, match="`specs` of `first` must be specs"):
-        pp.graph(first, spec)
+        pp.graph(first, good)
 
 
 def test_rounds_of_a_capture_are_refused(capsys, monkeypatch, tmp_path):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._checks import MOST_CLUSTERS, integer
-from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
+from ._options import Caps, CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
 
 if TYPE_CHECKING:
-    from .. import artifacts, chip
+    from .. import artifacts, chip, rings
     from .. import program as programs
 
 
@@ -57,6 +57,7 @@ def simulate(
     program: ProgramPlace = None,
     sizes: Sizes = None,
     capture: CaptureFolder = None,
+    caps: Caps = None,
     repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
@@ -74,11 +75,12 @@ def simulate(
         not_with_capture(repeated, hardware)
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
+        _of_a_program(caps)
         answer = _replay_of(capture, program)
         name = answer.capture.program or ""
         _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us, program=name)
         return _exit_where(broken=not answer.passed)
-    timeline = _timeline_of(program, sizes, hardware, repeated)
+    timeline = _timeline_of(program, sizes, hardware, repeated, caps)
     chosen = program_at(_required(program))
     rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
     more = {"program": timeline.graph.name if timeline.graph else None}
@@ -89,12 +91,18 @@ def simulate(
 
 
 def explain_program(
-    place: str, sizes: Sequence[str] | None, hardware: str, repeated: bool, out: Path | None, as_json: bool
+    place: str,
+    sizes: Sequence[str] | None,
+    hardware: str,
+    repeated: bool,
+    caps: Sequence[str] | None,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """What the makespan of a program is made of."""
     from .. import chip
 
-    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated))
+    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated, caps))
     _answer(answer, answer.timeline, out, as_json)
 
 
@@ -126,6 +134,7 @@ def what_if(
     cores: Annotated[
         int | None, typer.Option(help=f"Cube cores, 1 to {MOST_CLUSTERS}, each with two vector cores.")
     ] = None,
+    caps: Caps = None,
     constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
     repeated: Repeated = False,
     hardware: Chip = "a2a3",
@@ -135,11 +144,13 @@ def what_if(
     """Change a program or a run, and simulate again: what moves, and what it saves.
 
     Tasks are named by kernel (every task of that name), by number (t3), or by both. Changes are made in the order of
-    the options above.
+    the options above, --caps first.
     """
     from .. import chip
 
-    edits: list[chip.AbstractEdit] = [chip.FlagProducer(name) for name in early or []]
+    limits = _limits_of(caps)
+    edits: list[chip.AbstractEdit] = [] if limits is None else [chip.SetRings(limits)]
+    edits += [chip.FlagProducer(name) for name in early or []]
     edits += [chip.FlagProducer(name, flag=False) for name in no_early or []]
     edits += [chip.AddDummy(name) for name in dummy or []]
     edits += [chip.RemoveEdge(*_pair(text, "--remove-edge")) for text in remove_edge or []]
@@ -154,6 +165,7 @@ def what_if(
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     broken = False
     if capture is not None:
+        _of_a_program(caps)
         not_with_capture(repeated, hardware)
         replay = _replay_of(capture, program)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
@@ -188,6 +200,17 @@ def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = No
     return graph_at(_required(place), sizes or [], hardware)
 
 
+def _limits_of(caps: Sequence[str] | None) -> "rings.Limits | None":
+    from ..rings import parse_limits
+
+    return parse_limits(part for text in caps for part in text.split()) if caps else None
+
+
+def _of_a_program(caps: Sequence[str] | None) -> None:
+    if caps:
+        raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} with --capture, whose waits are measured")
+
+
 def not_with_capture(repeated: bool, hardware: str) -> None:
     """A recorded run has its own durations, whatever L2 held, and its own cores."""
     if repeated:
@@ -200,13 +223,18 @@ def not_with_capture(repeated: bool, hardware: str) -> None:
 
 
 def _timeline_of(
-    place: str | None, sizes: Sequence[str] | None, hardware: str, repeated: bool = False
+    place: str | None,
+    sizes: Sequence[str] | None,
+    hardware: str,
+    repeated: bool = False,
+    caps: Sequence[str] | None = None,
 ) -> "chip.Timeline":
     from .. import chip
     from ..hardware import preset
 
     machine = preset(hardware)
-    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine, repeated=repeated)
+    graph, limits = _graph_of(place, sizes, machine), _limits_of(caps)
+    return chip.simulate(graph, hardware=machine, repeated=repeated, rings=limits)
 
 
 def _replay_of(folder: Path, program: str | None) -> "artifacts.Replay":
