@@ -104,6 +104,10 @@ def test_a_tensor_or_task_of_another_program_is_refused(use):
         (["what-if", "PROGRAM", "--set", "complete_us=1e300"], "`complete_us` must be a finite number of µs"),
         (["what-if", "PROGRAM", "--set", "hbm_us=1e300"], "`hbm_us` of a chip must be 1e+09 at most"),
         (["what-if", "PROGRAM", "--set", "hbm_us=1e8"], "`duration_us` of task"),
+        (
+            ["what-if", "PROGRAM", "--duration", "down=1e9", "--set", "clock_mhz=1"],
+            "`duration_us` of a block must be 1e+09 at most; t5 down has",
+        ),
         (["explain", "PROGRAM", "--tile", "m=16"], "mlp, whose sizes are NAME=VALUE. Leave it out"),
         (
             ["simulate", "--capture", "here", "--hardware", "a5"],
