@@ -23,6 +23,7 @@ import numpy as np
 
 from .._checks import MOST_US
 from .._dtypes import dtype_of
+from .._dual import Dual
 
 Number = Any  # a float, or a traced scalar when a gradient in the constants is taken
 
@@ -159,7 +160,7 @@ class Hardware:
             if name in ("name", "sources", "basis", "seen"):
                 continue
             plain = isinstance(value, Real)
-            if not plain and not isinstance(value, jax.Array | np.ndarray):
+            if not plain and not isinstance(value, jax.Array | np.ndarray | Dual):
                 raise ValueError(f"`{name}` of a chip must be a number; got {value!r}")
             if plain and name in groups["times"] and value > MOST_US:
                 raise ValueError(f"`{name}` of a chip must be {MOST_US:.0e} at most; got {value!r}")
