@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from pyptox.cost import Options
-from pyptox.cost._batch import options_for
+from pyptox.cost._nest import options_for
 from pyptox.lang import Kernel
 
 

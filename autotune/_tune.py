@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import pyptox as px
-from pyptox.cost import Cost, Options, full_cycles, predict, record
-from pyptox.cost._batch import options_for, penalised
+from pyptox.cost import Cost, Options, cost_of, full_cycles, record
+from pyptox.cost._batch import penalised
 from pyptox.cost._machine import count_instructions
+from pyptox.cost._nest import options_for
 from pyptox.cost._occupancy import ON_CHIP
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
@@ -50,16 +51,14 @@ _FULL_SIMULATION = 200_000
 _CHUNK = 1 << 16
 
 
-def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Candidate, Cost]:
+def _exact(kernel, specs, config, hardware, options) -> tuple[Candidate, Cost]:
     """One candidate by the accurate closed form, or the full simulation where it is short enough."""
-    shapes = {name: spec.shape for name, spec in specs.items()}
-    options = options_for(kernel, options, config)
-    accurate = Options(4, options.sync, False, options.rules, options.cores, options.choices)
-    control = {n: np.asarray(s.values, np.float32) for n, s in specs.items() if s.values is not None}
-    cost = predict(kernel, specs, shapes, config, hardware, accurate, control)
+    accurate = replace(options, warm=4, relaxed=False)
+    cost = cost_of(kernel, specs, config, hardware, accurate)
     cycles = float(cost.cycles)
-    if not control:
-        nest = record(kernel, specs, shapes, config, hardware, accurate)
+    if all(spec.values is None for spec in specs.values()):
+        shapes = {name: spec.shape for name, spec in specs.items()}
+        nest = record(kernel, specs, shapes, config, hardware, options_for(kernel, accurate, config))
         if not nest.recorder.uneven and count_instructions([nest.walk]) <= _FULL_SIMULATION:
             cycles = full_cycles(nest.walk) + float(cost.waves) * float(hardware.times.block)
             cycles = max(cycles, float(cost.hbm_cycles))
@@ -70,7 +69,7 @@ def _exact(kernel, specs, config, hardware, options, rank, note="") -> tuple[Can
     where = " (HBM)" if pipe in ("MTE2", "MTE2V") and hbm > 0.5 * time_us else ""
     limit = f"{pipe}{where} {100 * min(share[pipe], 1.0):.0f} %"
     fill = {space: float(used) for space, used in cost.occupancy.items()}
-    return Candidate(rank, config, time_us, limit, fill, bool(cost.legal), note), cost
+    return Candidate(0, config, time_us, limit, fill, bool(cost.legal), ""), cost
 
 
 def _relaxed_objective(
@@ -217,9 +216,10 @@ def tune(
     if not finalists:
         screened = space.census().rejected if space.constraints and space.size <= EXHAUSTIVE_LIMIT else {}
         raise EmptySpaceError(space.size, screened | scorer.rejected, _ADVICE)
-    exact = [_exact(kernel, specs, config, hardware, options, 0) for config in finalists]
-    by_default = _exact(kernel, specs, fixed, hardware, options, 0)
-    if by_default[0].legal and fixed not in finalists:
+    exact = [_exact(kernel, specs, config, hardware, options) for config in finalists]
+    by_default = _exact(kernel, specs, fixed, hardware, options)
+    default = replace(by_default[0], rank=-1, note="default")
+    if default.legal and fixed not in finalists:
         exact.append(by_default)  # a search that saw little must not lose to what was there before it
     gated = None
     if gate is not None:
@@ -234,7 +234,6 @@ def tune(
     order.remove(winner)
     ranked = [exact[n][0] for n in (winner, *order)]
     candidates = tuple(replace(c, rank=rank, note="") for rank, c in enumerate(ranked))
-    default, _ = _exact(kernel, specs, fixed, hardware, options, -1, "default")
     bound = float(exact[winner][1].bound_us)
     report = gated[winner] if gated is not None else None
     if check and gated is None:

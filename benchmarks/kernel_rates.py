@@ -14,7 +14,8 @@ import numpy as np
 import pyptox as px
 from pyptox import lang as pl
 from pyptox.cost import value_and_grad
-from pyptox.cost._batch import EXACT, RELAXED, evaluate, options_for
+from pyptox.cost._batch import EXACT, RELAXED, evaluate
+from pyptox.cost._nest import options_for
 
 from ._timing import seconds
 from .problems import problems

@@ -12,8 +12,8 @@ import pytest
 import pyptox as px
 from pyptox import lang as pl
 from pyptox.cost import Options, explain, predict, verify
-from pyptox.cost._batch import options_for
 from pyptox.cost._machine import closed_form, full_cycles
+from pyptox.cost._nest import options_for
 from pyptox.cost._verify import plain_hardware, plain_nest
 from pyptox.lang._run import _compiled
 from pyptox.trace import trace

@@ -65,6 +65,23 @@ def test_what_if_takes_every_change(capsys, tmp_path):
     assert "[MODEL] step_us=" in out
 
 
+def test_a_repeated_round_is_compared_with_a_repeated_one(capsys):
+    fast = {}
+    for command, key in (("simulate", "makespan_us"), ("explain", "makespan_us"), ("what-if", "before_us")):
+        more = ["--set", "poll_us=0.1"] if command == "what-if" else []  # what it is: nothing changes
+        code, out, _ = run(capsys, command, MLP, "--repeated", "--json", *more)
+        answer = json.loads(out)
+        assert code == 0
+        fast[command] = answer[key]
+        assert answer.get("after_us", answer[key]) == pytest.approx(answer[key], abs=1e-3)
+    assert len(set(fast.values())) == 1
+    code, out, _ = run(capsys, "simulate", MLP, "--json")
+    assert json.loads(out)["makespan_us"] > 1.05 * fast["simulate"]
+    code, out, err = run(capsys, "what-if", "--capture", "anywhere", "--repeated", "--early-dispatch", "up")
+    assert (code, out) == (2, "")
+    assert "`--repeated` belongs to a program" in err
+
+
 def test_graph_writes_its_files(capsys, tmp_path):
     code, out, _ = run(capsys, "graph", MLP, "--out", tmp_path)
     assert code == 0

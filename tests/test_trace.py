@@ -22,7 +22,7 @@ PROBLEMS = [
 @pytest.mark.parametrize(("kernel", "specs", "values"), PROBLEMS, ids=["matmul", "attention"])
 def test_trace_is_the_full_simulation(kernel, specs, values):
     from pyptox.cost import Options
-    from pyptox.cost._batch import options_for
+    from pyptox.cost._nest import options_for
 
     result = trace(kernel, specs, values, CHIP)
     options = options_for(kernel, Options(warm=4), kernel.configuration(values))

@@ -101,6 +101,16 @@ def test_missing_directory(tmp_path):
         validate(tmp_path / "absent", a2a3())
 
 
+def test_only_some_files(tmp_path):
+    (tmp_path / "gemm_times.csv").write_text("id,kernel\nx,gemm\n")
+    (tmp_path / "scheduling.csv").write_text("id,unit\ny,edges\n")
+    assert [r["file"] for r in validate(tmp_path, a2a3(), ["scheduling"]).rows] == ["scheduling"]
+    with pytest.raises(ValueError, match=r"`only` must name files among .*; got 'sched'"):
+        validate(tmp_path, a2a3(), ["sched"])
+    with pytest.raises(ValueError, match=r"rows in one of precision\.csv; found none"):
+        validate(tmp_path, a2a3(), ["precision"])
+
+
 def _written(tmp_path, file, header, *lines):
     (tmp_path / f"{file}.csv").write_text("\n".join((header, *lines)) + "\n")
     return validate(tmp_path, a2a3()).rows

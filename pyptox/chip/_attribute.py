@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from ..cost._attribute import attribute
-from ..cost._evaluate import Options, cost_of
+from ..cost._evaluate import cost_of
+from ..cost._nest import Options
 from ..hardware import Hardware
 from ..program._graph import Graph
 from ..program._task import Task

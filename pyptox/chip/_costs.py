@@ -7,7 +7,9 @@ import numpy as np
 
 from .._errors import VerifierError
 from .._scalar import maximum
-from ..cost._evaluate import Cost, Options, cost_of, options_for, record
+from ..cost._evaluate import cost_of
+from ..cost._nest import Options, options_for, record
+from ..cost._summary import Cost
 from ..cost._verify import verify
 from ..hardware import Hardware
 from ..program._graph import Graph

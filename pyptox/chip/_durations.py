@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..cost._batch import options_for
-from ..cost._evaluate import Options, predict
+from ..cost._evaluate import predict
+from ..cost._nest import Options, options_for
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
 from ..program._task import Task

@@ -158,17 +158,23 @@ class Explanation:
 
 
 def explain(
-    what: Timeline | Graph | Workload, *, hardware: Hardware | None = None, schedule: Schedule | None = None
+    what: Timeline | Graph | Workload,
+    *,
+    hardware: Hardware | None = None,
+    schedule: Schedule | None = None,
+    repeated: bool = False,
 ) -> Explanation:
     """Say what the makespan is made of.
 
     Args:
         what: a timeline, or what to simulate first.
-        hardware, schedule: as for :func:`simulate`; only where ``what`` is not a timeline.
+        hardware, schedule, repeated: as for :func:`simulate`; only where ``what`` is not a timeline.
 
     >>> from pyptox import chip
     >>> found = chip.explain(chip.Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]]))
     >>> sum(found.by_constant.values()) + sum(found.by_task.values()) == found.total_us
     True
     """
-    return Explanation(what if isinstance(what, Timeline) else simulate(what, hardware=hardware, schedule=schedule))
+    if not isinstance(what, Timeline):
+        what = simulate(what, hardware=hardware, schedule=schedule, repeated=repeated)
+    return Explanation(what)

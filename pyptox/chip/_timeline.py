@@ -114,6 +114,17 @@ class Timeline:
         shares["orchestrator"] = float(self.times.submitted.max(initial=0.0)) / span
         return shares
 
+    @property
+    def each_utilisation(self) -> dict[str, np.ndarray]:
+        """:attr:`utilisation` of each core and each scheduler thread by itself; AIV ``n`` is in cluster ``n // 2``."""
+        span, blocks = self.makespan_us or 1.0, self.layout.blocks
+        core = blocks.cluster * 3 + blocks.lane
+        busy = np.bincount(core, blocks.end - blocks.start, 3 * self.clusters).reshape(self.clusters, 3)
+        threads = [one.thread for one in self.layout.served]
+        served = [one.end_us - one.start_us for one in self.layout.served]
+        of_thread = np.bincount(np.array(threads, int), served, self.schedule.threads)
+        return {"AIC": busy[:, 0] / span, "AIV": busy[:, 1:].ravel() / span, "scheduler": of_thread / span}
+
     def _scheduler_us(self) -> float:
         c, work = self.schedule.values(), self.workload
         amounts = self.record.dispatched[:, HEAD + 2 * self.clusters :] & 0xFFFFF
@@ -305,6 +316,7 @@ class Timeline:
             "bound_us": self.bound_us,
             "limit": self.limit,
             "utilisation": self.utilisation,
+            "each_utilisation": {kind: shares.tolist() for kind, shares in self.each_utilisation.items()},
             "attribution": self.attribution(),
             "by_hardware": self.by_hardware(),
             "schedule": self.schedule.values() | {"threads": self.schedule.threads},
@@ -342,6 +354,9 @@ class Timeline:
                 + (", staged" if staged[n] else "")
             )
         lines += ["", "utilisation  " + ", ".join(f"{name} {share:.1%}" for name, share in self.utilisation.items())]
+        waits = {name: waited.sum() for name, waited in self.gaps().items() if waited.any()}
+        lines.append("gaps         " + (", ".join(f"{name} {us:.2f} µs" for name, us in waits.items()) or "none"))
+        lines += [] if work.memory is None else [f"L2           {self.mode}"]
         static = self.static_path()
         lines.append(
             f"bound        {self.bound_us:.2f} µs (static path {static.time_us:.2f} µs over {len(static.tasks)} tasks, "

@@ -120,6 +120,7 @@ class WhatIf:
             f"makespan  {before:,.2f} µs before, {after:,.2f} µs after ({after - before:+,.2f} µs, {share:+.2%})"
             + ("; from the first dispatch on" if self.from_us else ""),
             f"limit     {self.before.limit} before, {self.after.limit} after",
+            *([] if self.before.workload.memory is None else [f"L2        {self.before.mode}"]),
             f"bound     {self.before.bound_us:,.2f} µs before, {self.after.bound_us:,.2f} µs after",
             f"staged    {len(staged)} tasks before, {len(now)} after"
             + "".join(
@@ -163,6 +164,7 @@ def what_if(
     from_us: float = 0.0,
     hardware: Hardware | None = None,
     schedule: Schedule | None = None,
+    repeated: bool = False,
 ) -> WhatIf:
     """Make changes, one after another, and simulate again.
 
@@ -170,7 +172,7 @@ def what_if(
         what: a timeline (of a program, of a workload, or ``replay(capture).timeline``), or what to simulate first.
         edits: the changes.
         from_us: the moment that makespans are counted from; ``replay(capture).from_us`` for a run.
-        hardware, schedule: as for :func:`simulate`; only where ``what`` is not a timeline, which has its own.
+        hardware, schedule, repeated: as for :func:`simulate`; only where ``what`` is not a timeline, which has its own.
 
     Raises:
         PyptoxError: a change names a task that is not there, or cannot be made.
@@ -182,9 +184,9 @@ def what_if(
     (True, ([], ['t1 silu']))
     """
     if not isinstance(what, Timeline):
-        what = simulate(what, hardware=hardware, schedule=schedule)
+        what = simulate(what, hardware=hardware, schedule=schedule, repeated=repeated)
     scenario = Scenario.of(what)
     for edit in edits:
         scenario = edit.apply(scenario)
-    after = simulate(scenario.workload, hardware=scenario.hardware, schedule=scenario.schedule)
+    after = simulate(scenario.workload, hardware=scenario.hardware, schedule=scenario.schedule, repeated=what.repeated)
     return WhatIf(tuple(edits), what, after, scenario.origin, from_us)

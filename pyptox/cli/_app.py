@@ -23,6 +23,7 @@ from ._options import (
     N,
     Out,
     Problem,
+    Repeated,
     Seed,
     Settings,
     Sizes,
@@ -33,7 +34,7 @@ from ._options import (
     problem_of,
     show,
 )
-from ._simulations import explain_capture, explain_program, graph, simulate, what_if
+from ._simulations import explain_capture, explain_program, graph, not_with_capture, simulate, what_if
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -149,6 +150,7 @@ def explain(
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
     capture: CaptureFolder = None,
+    repeated: Repeated = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -165,16 +167,19 @@ def explain(
     if capture is not None:
         if sizes:
             raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
+        not_with_capture(repeated)
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
-        return explain_program(what, sizes, hardware, out, as_json)
+        return explain_program(what, sizes, hardware, repeated, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
 
-    if sizes or out is not None:
-        raise ValueError(f"`SIZE=VALUE` and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n")
+    if sizes or out is not None or repeated:
+        raise ValueError(
+            f"`SIZE=VALUE`, --repeated and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n"
+        )
     problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
     return show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
 
@@ -314,13 +319,16 @@ def validate(
     save: Annotated[
         Path | None, typer.Option("--json", help="Write one object for each row to this file, as a list; - prints it.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A file of the folder, scheduling; repeat for several.")
+    ] = None,
     hardware: Chip = "a2a3",
 ) -> None:
     """Compare predictions with measured rows."""
     from .. import validation
     from ..hardware import preset
 
-    report = validation.validate(directory, hardware=preset(hardware))
+    report = validation.validate(directory, preset(hardware), only or ())
     if save is not None and str(save) == "-":
         print(report.document())
         return
@@ -475,9 +483,7 @@ def prefetch(
         ),
     ] = None,
     budget: Annotated[int, typer.Option(help="Choices that the search prices at most.")] = 200,
-    repeated: Annotated[
-        bool, typer.Option("--repeated", help="L2 holds what a round before left, as in a benchmark.")
-    ] = False,
+    repeated: Repeated = False,
     hardware: Chip = "a2a3",
     as_json: Json = False,
 ) -> None:

@@ -28,6 +28,9 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of the search and of the
 Groups = Annotated[int, typer.Option("--groups", help="Groups of grouped_matmul; heads of attention.")]
 ProgramPlace = Annotated[str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of an @program.")]
 Sizes = Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")]
+Repeated = Annotated[
+    bool, typer.Option("--repeated", help="L2 holds what a round before left, as in a benchmark of one step.")
+]
 CaptureFolder = Annotated[Path | None, typer.Option("--capture", metavar="DIR", help="Folder of a run instead.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the files of the run to this folder.")]
 

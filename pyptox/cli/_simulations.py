@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Sizes, show
+from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
 
 if TYPE_CHECKING:
     from .. import artifacts, chip
@@ -52,6 +52,7 @@ def simulate(
     program: ProgramPlace = None,
     sizes: Sizes = None,
     capture: CaptureFolder = None,
+    repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
     as_json: Json = False,
@@ -64,11 +65,12 @@ def simulate(
     from ._rounds import asked, rounds_asked_for
 
     if capture is not None:
+        not_with_capture(repeated)
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
         answer = _replay_of(capture, program, hardware)
         return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
-    timeline = _timeline_of(program, sizes, hardware)
+    timeline = _timeline_of(program, sizes, hardware, repeated)
     chosen = program_at(_required(program))
     rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
     more = {"program": timeline.graph.name if timeline.graph else None}
@@ -78,11 +80,13 @@ def simulate(
     return None
 
 
-def explain_program(place: str, sizes: Sequence[str] | None, hardware: str, out: Path | None, as_json: bool) -> None:
+def explain_program(
+    place: str, sizes: Sequence[str] | None, hardware: str, repeated: bool, out: Path | None, as_json: bool
+) -> None:
     """What the makespan of a program is made of."""
     from .. import chip
 
-    answer = chip.explain(_timeline_of(place, sizes, hardware))
+    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated))
     _answer(answer, answer.timeline, out, as_json)
 
 
@@ -112,6 +116,7 @@ def what_if(
     duration: Annotated[list[str] | None, typer.Option(help="NAME=US: of one block.")] = None,
     cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
     constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
+    repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
     as_json: Json = False,
@@ -137,13 +142,14 @@ def what_if(
     if not edits:
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     if capture is not None:
+        not_with_capture(repeated)
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
         notes = [*replay.broken, *notes]
         replay.require_an_answer(edits)
         answer = chip.what_if(replay.timeline, edits, from_us=replay.from_us)
     else:
-        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware), edits)
+        notes, answer = [], chip.what_if(_timeline_of(program, sizes, hardware, repeated), edits)
     if out is not None:
         notes.append("no pmu.csv: counters are predicted for a program's own tasks, not for changed ones")
     _answer(answer, answer.after, out, as_json, {"notes": notes}, notes, step_us=answer.after_us)
@@ -161,12 +167,20 @@ def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = No
     return graph_at(_required(place), sizes or [], hardware)
 
 
-def _timeline_of(place: str | None, sizes: Sequence[str] | None, hardware: str) -> "chip.Timeline":
+def not_with_capture(repeated: bool) -> None:
+    """A recorded run has its own durations, whatever L2 held."""
+    if repeated:
+        raise ValueError("`--repeated` belongs to a program; got it with --capture, whose durations are measured")
+
+
+def _timeline_of(
+    place: str | None, sizes: Sequence[str] | None, hardware: str, repeated: bool = False
+) -> "chip.Timeline":
     from .. import chip
     from ..hardware import preset
 
     machine = preset(hardware)
-    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine)
+    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine, repeated=repeated)
 
 
 def _replay_of(folder: Path, program: str | None, hardware: str) -> "artifacts.Replay":

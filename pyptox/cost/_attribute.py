@@ -9,7 +9,8 @@ from .._dual import gradient_of, seeds
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
-from ._evaluate import Options, cost_of
+from ._evaluate import cost_of
+from ._nest import Options
 
 
 def attribute(

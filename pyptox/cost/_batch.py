@@ -20,10 +20,12 @@ from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
 from ._chunks import Chunked, compile_chunked
-from ._evaluate import Cost, Options, kind_of, predict
-from ._evaluate import options_for as options_for
+from ._evaluate import predict
 from ._fusion import bounded
+from ._nest import Options, kind_of
+from ._nest import options_for as options_for
 from ._occupancy import HARD
+from ._summary import Cost
 
 CHUNK = 16384
 """Candidates in one call of the compiled function."""

@@ -8,9 +8,10 @@ from typing import Any
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Spec
-from ._evaluate import Nest, Options, along_axis, blocks_each, options_for, record
 from ._hand_out import last_core
 from ._machine import Event, closed_form, count_instructions, full_cycles, simulate
+from ._nest import Nest, Options, options_for, record
+from ._unequal import along_axis, blocks_each
 from ._verify import plain_hardware, plain_nest
 
 

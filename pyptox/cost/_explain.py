@@ -11,9 +11,9 @@ import numpy as np
 from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._types import Space, Spec
-from ._batch import options_for
 from ._core import last_done
-from ._evaluate import Nest, Options, cost_of
+from ._evaluate import cost_of
+from ._nest import Nest, Options, options_for
 from ._range import outside
 from ._verify import misfits, plain_hardware, plain_nest
 

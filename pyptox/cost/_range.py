@@ -3,7 +3,7 @@
 from ..hardware import Hardware
 from ..lang._types import Space
 from ..lang.rules import pieces
-from ._evaluate import Nest, instructions
+from ._nest import Nest, instructions
 
 _NAMES = {"row_bytes": "rows of {} bytes", "stride_bytes": "rows {} bytes apart", "cores": "{} cores at work"}
 

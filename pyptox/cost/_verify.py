@@ -20,9 +20,8 @@ from ..hardware import Hardware
 from ..lang._kernel import Kernel
 from ..lang._record import Loop, data_at
 from ..lang._types import Buffer, Space, Spec
-from ._batch import options_for
-from ._evaluate import Nest, Options, record
 from ._machine import closed_form
+from ._nest import Nest, Options, options_for, record
 from ._occupancy import HARD, Use, occupancy, uses
 
 OVERFLOW, NARROW_ROW = "PT101", "PT102"

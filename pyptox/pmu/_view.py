@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cost import Options, cost_of
-from ..cost._batch import options_for
+from ..cost._nest import options_for
 from ..cost._range import outside
 from ..cost._verify import misfits, plain_hardware, plain_nest
 from ..hardware import Hardware

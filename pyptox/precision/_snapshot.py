@@ -16,7 +16,7 @@ import numpy as np
 from .._errors import PyptoxError
 from .._files import write_whole
 from .._safetensors import SafetensorsError, read, write
-from ..cost._evaluate import instructions
+from ..cost._nest import instructions
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder

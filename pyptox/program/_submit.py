@@ -257,8 +257,7 @@ def _read(
     kernel: Kernel, specs: tuple[tuple[str, Spec], ...], values: tuple[tuple[str, Any], ...], hardware: Hardware
 ) -> tuple[int, str, frozenset[str]]:
     """Blocks of the grid, the cores that they run on, and the outputs that the kernel adds to."""
-    from ..cost._batch import options_for
-    from ..cost._evaluate import Options, kind_of
+    from ..cost._nest import Options, kind_of, options_for
 
     recorder = Recorder.of_integers(kernel, dict(specs), dict(values), hardware)
     blocks = int(np.prod([int(extent) for extent in recorder.extents]))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cost import Cost, Options, cost_of
-from ..cost._batch import options_for
 from ..cost._core import last_done
 from ..cost._machine import Event
+from ..cost._nest import options_for
 from ..cost._occupancy import HARD
 from ..cost._verify import plain_hardware
 from ..hardware import Hardware

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cost import Options
-from ..cost._batch import options_for
 from ..cost._core import last_done
 from ..cost._evaluate import cost_of
+from ..cost._nest import options_for
 from ..cost._verify import plain_hardware
 from ..hardware import Hardware
 from ..lang._kernel import Kernel

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._dtypes import dtype_of
 from ..cost import Options, cost_of
-from ..cost._evaluate import record
+from ..cost._nest import record
 from ..cost._traffic import dirty_after, left_in_l2
 from ..hardware import Hardware
 from ..kernels import convert, copy, scan_carry, scan_rows

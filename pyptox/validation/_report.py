@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -245,14 +246,27 @@ def _relative_error(predicted: float, measured: float) -> float | None:
     return 0.0 if predicted == 0 else None
 
 
-def validate(directory: str | Path, hardware: Hardware) -> Report:
-    """Predict every measured row of ``directory`` that the model covers; the others carry the reason."""
+def validate(directory: str | Path, hardware: Hardware, only: Sequence[str] = ()) -> Report:
+    """Predict every measured row of ``directory`` that the model covers; the others carry the reason.
+
+    Args:
+        directory: folder of ``NAME.csv`` files.
+        hardware: the chip, where a row does not name its own.
+        only: names of the files to read; all of them where left out.
+
+    Raises:
+        ValueError: there is no such folder, no row to read, or an unknown name.
+    """
+    unknown = [name for name in only if name not in FILES]
+    if unknown:
+        raise ValueError(f"`only` must name files among {', '.join(FILES)}; got {unknown[0]!r}")
+    files = [name for name in FILES if name in only or not only]
     if not Path(directory).is_dir():
         raise ValueError(
             f"`directory` must be a folder of measured CSV files; got {str(directory)!r}. Try shared/measured"
         )
-    if not any(read(directory, file) for file in FILES):
-        known = ", ".join(f"{name}.csv" for name in FILES)
+    if not any(read(directory, file) for file in files):
+        known = ", ".join(f"{name}.csv" for name in files)
         raise ValueError(f"`directory` must hold rows in one of {known}; found none in {str(directory)!r}")
-    rows = [_answer(file, row, hardware) for file in FILES for row in read(directory, file)]
+    rows = [_answer(file, row, hardware) for file in files for row in read(directory, file)]
     return Report(rows, f"{hardware.name}: {hardware.basis}")

@@ -62,7 +62,19 @@ def test_threads_publish_and_retire_every_subtask(random_workload):
             assert served == {task: len(used) for task, used in cores.items()}
 
 
+def test_cores_and_threads_are_used_as_much_as_all_of_them_together(random_workload):
+    for seed in range(30):
+        t = _timeline(random_workload, seed)
+        for kind, shares in t.each_utilisation.items():
+            assert ((shares >= 0) & (shares <= 1 + 1e-9)).all()
+            assert shares.mean() == pytest.approx(t.utilisation[kind], rel=1e-4, abs=1e-6), (seed, kind)
+
+
 def test_nothing_to_lay_out():
     empty = chip.simulate(chip.Workload.of(["DUMMY"], [0], [0.0], [[]])).layout
     assert len(empty.blocks.task) == 0
     assert [(one.thread, one.kind) for one in empty.served] == [(0, "dummy")]
+    nothing = chip.simulate(chip.Workload.of([], [], [], []))
+    assert {kind: shares.sum() for kind, shares in nothing.each_utilisation.items()} == dict.fromkeys(
+        ("AIC", "AIV", "scheduler"), 0
+    )
