@@ -1,19 +1,17 @@
 """Tuning a whole program at once: every choice of its tasks, scored by the exact simulated makespan."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pyptox import chip
 from pyptox._errors import PyptoxError
-from pyptox.cost import verify
 from pyptox.hardware import Hardware, a2a3
-from pyptox.program import Graph
 
 from ._config import Config
 from ._program_result import Change, Check, ProgramCandidate, ProgramResult
+from ._program_scores import Build, Scores
 from ._space import Space
 
 EVALUATIONS = 400
@@ -28,7 +26,8 @@ ALIKE = 1e-3
 KICK = 3
 """Parameters that a restart draws anew."""
 
-Build = Callable[[Mapping[str, Any]], Graph]
+DRAWS = 100
+"""Draws of a restart that its space may refuse, and restarts in a row that may find nothing new."""
 
 
 def tune_program(
@@ -79,7 +78,7 @@ def tune_program(
     True
     """
     machine = hardware or a2a3()
-    scores = _Scores(build, space, machine, evaluations, progress)
+    scores = Scores(build, space, machine, evaluations, progress)
     first = Config(start)
     if not space.legal({name: np.array([first[name]]) for name in space.parameters})[0][0]:
         raise PyptoxError(f"`start` must be a point of the space; got {first}")
@@ -87,9 +86,11 @@ def tune_program(
         raise PyptoxError(f"`start` must be legal; {scores.refused[first]}")
     rng = np.random.default_rng(seed)
     best = _descend(scores, first, acts_on)
-    while not scores.spent:
-        again = _descend(scores, _kicked(space, best, rng), acts_on)
-        best = min(best, again, key=scores)
+    idle = 0
+    while not scores.spent and idle < DRAWS:
+        before = len(scores.order)
+        best = min(best, _descend(scores, _kicked(space, best, rng), acts_on), key=scores)
+        idle = idle + 1 if len(scores.order) == before else 0
     searched, curve = len(scores.order), scores.curve()
     scores.budget = None  # what follows explains the answer
     ranked = sorted(scores.known, key=lambda config: (scores.known[config], _distance(first, config)))
@@ -119,66 +120,6 @@ def tune_program(
     )
 
 
-@dataclass(eq=False)
-class _Scores:
-    """Makespans by configuration, µs; infinite where it is refused or the budget is spent."""
-
-    build: Build
-    space: Space
-    hardware: Hardware
-    budget: int | None
-    progress: Callable[[int, float], None]
-    known: dict[Config, float] = field(default_factory=dict)
-    parts: dict[Config, dict[str, float]] = field(default_factory=dict)
-    refused: dict[Config, str] = field(default_factory=dict)
-    order: list[float] = field(default_factory=list)
-    legal: dict[Any, str] = field(default_factory=dict)
-
-    @property
-    def spent(self) -> bool:
-        return self.budget is not None and len(self.order) >= self.budget
-
-    def curve(self) -> np.ndarray:
-        """The best time after each simulation."""
-        return np.minimum.accumulate(np.array(self.order))
-
-    def __call__(self, config: Config) -> float:
-        if config not in self.known:
-            if self.spent:
-                return np.inf
-            self.known[config] = self._simulated(config)
-            self.order.append(self.known[config])
-            self.progress(len(self.order), min(self.order))
-        return self.known[config]
-
-    def _simulated(self, config: Config) -> float:
-        try:
-            graph = self.build(config)
-        except PyptoxError as error:
-            self.refused[config] = str(error)
-            return np.inf
-        wall = self._wall(graph)
-        if wall:
-            self.refused[config] = wall
-            return np.inf
-        timeline = chip.simulate(graph, hardware=self.hardware)
-        self.parts[config] = timeline.attribution()
-        return timeline.makespan_us
-
-    def _wall(self, graph: Graph) -> str:
-        """The first error of the verifier, or nothing."""
-        for task in graph.tasks:
-            if task.kernel is None:
-                continue
-            key = task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items()))
-            if key not in self.legal:
-                found = verify(task.kernel, task.specs(), task.values, self.hardware)
-                self.legal[key] = "; ".join(map(str, found.errors))
-            if self.legal[key]:
-                return f"{task.name}: {self.legal[key]}"
-        return ""
-
-
 def _distance(first: Config, config: Config) -> int:
     return sum(first[name] != config[name] for name in first)
 
@@ -187,21 +128,20 @@ def _worth(parts: Mapping[str, float], names: Sequence[str]) -> float:
     return sum(parts.get(name, 0.0) for name in names)
 
 
-def _descend(scores: _Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
+def _descend(scores: Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
     """One parameter at a time, the one first whose tasks the makespan hangs on most, until none helps."""
     parameters = scores.space.parameters
     if not np.isfinite(scores(config)):
         return config
-    todo = list(parameters)
+    todo, parts = list(parameters), scores.parts(config)
     while todo and not scores.spent:
-        parts = scores.parts[config]
         todo.sort(key=lambda name: (-_worth(parts, _tasks_of(name, acts_on)), name))
         name = todo.pop(0)
         values = parameters[name].values.tolist()
         others = [Config({**config, name: value}) for value in values]
         best = min([config, *(c for c in others if c != config)], key=scores)
         if best != config:
-            config, todo = best, [other for other in parameters if other != name]
+            config, todo, parts = best, [other for other in parameters if other != name], scores.parts(best)
     return config
 
 
@@ -210,13 +150,17 @@ def _tasks_of(name: str, acts_on: Mapping[str, Sequence[str]] | None) -> Sequenc
 
 
 def _kicked(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """Some parameters drawn anew."""
-    names = rng.choice(list(space.parameters), size=min(KICK, len(space.parameters)), replace=False).tolist()
-    drawn = {name: rng.choice(np.arange(len(space.parameters[name].values))) for name in names}
-    return Config({**config, **{name: space.parameters[name].values.tolist()[n] for name, n in drawn.items()}})
+    """Some parameters drawn anew, until the point is one of the space."""
+    for _ in range(DRAWS):
+        names = rng.choice(list(space.parameters), size=min(KICK, len(space.parameters)), replace=False).tolist()
+        drawn = {name: rng.choice(space.parameters[name].values).item() for name in names}
+        kicked = Config({**config, **drawn})
+        if kicked in space:
+            return kicked
+    return config
 
 
-def _pruned(scores: _Scores, first: Config, config: Config) -> Config:
+def _pruned(scores: Scores, first: Config, config: Config) -> Config:
     """``config`` without the differences from ``first`` that buy next to nothing."""
     changed = True
     while changed:
@@ -228,12 +172,31 @@ def _pruned(scores: _Scores, first: Config, config: Config) -> Config:
     return config
 
 
-def _in_order(scores: _Scores, first: Config, last: Config) -> tuple[Change, ...]:
-    """From ``first`` to ``last``, one parameter at a time, always the one that saves most."""
+def _in_order(scores: Scores, first: Config, last: Config) -> tuple[Change, ...]:
+    """From ``first`` to ``last``, one parameter at a time, always the one that saves most.
+
+    Where none is legal by itself several change at once.
+    """
     changes, config = [], first
     while config != last:
-        steps = {name: Config({**config, name: last[name]}) for name in last if config[name] != last[name]}
-        name = min(steps, key=lambda name: (scores(steps[name]), name))
-        changes.append(Change(name, config[name], last[name], scores(config) - scores(steps[name])))
-        config = steps[name]
+        left = [name for name in last if config[name] != last[name]]
+        for count in (1, 2, len(left)):
+            steps = {names: _with(config, last, names) for names in itertools.combinations(left, count)}
+            names = min(steps, key=lambda names: (scores(steps[names]), names))
+            if np.isfinite(scores(steps[names])):
+                break
+        changes.append(_change(names, config, steps[names], scores(config) - scores(steps[names])))
+        config = steps[names]
     return tuple(changes)
+
+
+def _with(config: Config, other: Config, names: Sequence[str]) -> Config:
+    return Config({**config, **{name: other[name] for name in names}})
+
+
+def _change(names: Sequence[str], before: Config, after: Config, saved_us: float) -> Change:
+    one, *more = names
+    if not more:
+        return Change(one, before[one], after[one], saved_us)
+    was, now = (", ".join(str(config[name]) for name in names) for config in (before, after))
+    return Change(" + ".join(names), was, now, saved_us)

@@ -22,11 +22,13 @@ from ._program import layer_specs as layer_specs
 from ._published import PUBLISHED as PUBLISHED
 from ._published import Measured as Measured
 from ._space import best_step as best_step
+from ._space import graph_of as graph_of
 from ._space import space_of as space_of
 from ._space import tune as tune
 from ._space import values_of as values_of
 from ._space import variant_of as variant_of
 from ._variant import LADDER as LADDER
+from ._variant import Early as Early
 from ._variant import Projection as Projection
 from ._variant import Variant as Variant
 from ._variant import variant_named as variant_named

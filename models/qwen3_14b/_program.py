@@ -48,6 +48,9 @@ class Rows:
     ones: Tensor
 
 
+SEED_BYTES = 1 << 16
+"""Of a tile that is cleared: with its slots it fits Vec whatever the other vector kernels take."""
+
 ROW_ARGUMENTS = ("slots", "places", "table", "lengths", "ones")
 
 
@@ -96,8 +99,8 @@ class Step:
         v = self.variant
         return {"m": v.rows, "n": min(v.columns, 256), "stages": v.stages}
 
-    def submit(self, kernel: pl.Kernel, *inputs: Any, **values: Any) -> Any:
-        return submit(kernel, *inputs, allow_early_resolve=self.variant.early, **values)
+    def submit(self, kernel: pl.Kernel, *inputs: Any, name: str, **values: Any) -> Any:
+        return submit(kernel, *inputs, allow_early_resolve=self.variant.early.of(name), name=name, **values)
 
     def columns(
         self, kernel: pl.Kernel, *inputs: Tensor, dtype: str, name: str, each: int = 0, extra: str | None = None
@@ -131,7 +134,7 @@ class Step:
             if not total:
                 continue
             pool = pp.empty((rows * total,), "fp32", name=f"seeded_{stage}")
-            tile = self.tile(4 * v.columns)
+            tile = self.tile(min(4 * v.columns, SEED_BYTES // 4 // -(-v.rows // v.row_steps)))
             done = self.submit(kernels.clear, pool.reshape(rows, total), name=f"seed_{stage}", **tile)
             at = 0
             for name in members:

@@ -10,11 +10,11 @@ import numpy as np
 import autotune
 from pyptox import chip, control
 from pyptox import program as pp
-from pyptox.hardware import Hardware
+from pyptox.hardware import Hardware, a2a3
 
 from ._config import PAGE, Config
 from ._program import decode_program, layer_arguments, layer_program, layer_specs
-from ._variant import LADDER, Variant
+from ._variant import FAMILIES, LADDER, Variant
 from ._weights import random_weights
 
 TOGETHER = {"q": ("q",), "kv": ("k", "v"), "o": ("o",), "mlp": ("gate", "up"), "down": ("down",)}
@@ -22,6 +22,10 @@ TOGETHER = {"q": ("q",), "kv": ("k", "v"), "o": ("o",), "mlp": ("gate", "up"), "
 
 WAVES = ("o", "mlp")
 """Those of them that may have a critical wave."""
+
+FLAGS = ("funnel", "deferred")
+EARLY = tuple(name for name in FAMILIES if name != "ends")
+"""Whose tasks may be flagged for early dispatch: those of a layer."""
 
 VECTORS = ("x_gamma", "o_residual", "silu", "down_residual", "seed_q", "seed_kv", "seed_attention", "seed_mlp")
 TINY = Config(layers=1, hidden=320, intermediate=544, heads=10, key_heads=2, size=32, vocabulary=256, context=512)
@@ -31,18 +35,22 @@ ERROR = 1.25
 """A choice may have so many times the float64 error of the start."""
 
 
-def space_of(start: Variant) -> autotune.Space:
-    """Tiles, K slices, stages and waves of every product, sizes of the vector kernels, and flags, around ``start``."""
+def space_of(start: Variant, dtype: str = "bf16", hardware: Hardware | None = None) -> autotune.Space:
+    """Tiles, K slices, stages and waves of every product, sizes of the vector kernels, and flags, around ``start``.
+
+    Products whose tiles cannot fit the chip are left out; what else does not fit the verifier refuses.
+    """
+    element, mat = 1 if dtype == "a8w8" else 2, int((hardware or a2a3()).sizes.mat)
     choices: dict[str, Any] = {}
     for name, members in TOGETHER.items():
         plan = getattr(start, members[0])
-        choices[f"{name}.n"] = _values(plan.n, (128, 256, 512, 768, 1024))
-        choices[f"{name}.k"] = _values(plan.k, (64, 128, 192, 256))
-        slices = (4, 8, 10, 14, 17, 20) if name == "down" else (1, 2, 4, 5, 8, 10)
+        choices[f"{name}.n"] = _values(plan.n, (128, 256, 512, 1024))
+        choices[f"{name}.k"] = _values(plan.k, (64, 128, 256))
+        slices = (5, 10, 14, 17) if name == "down" else (1, 4, 5, 8, 10)
         choices[f"{name}.splits"] = _values(plan.splits, slices)
-        choices[f"{name}.stages"] = _values(plan.stages, (1, 2, 3))
+        choices[f"{name}.stages"] = _values(plan.stages, (2, 3))
         if name in WAVES:
-            choices[f"{name}.wave"] = _values(plan.wave, tuple(range(10)))
+            choices[f"{name}.wave"] = _values(plan.wave, (0, 2, 4, 6, 8))
     choices |= {
         "vectors.columns": _values(start.columns, (256, 512, 1024, 2048)),
         "vectors.row_steps": _values(start.row_steps, (1, 2, 4, 8)),
@@ -50,10 +58,19 @@ def space_of(start: Variant) -> autotune.Space:
         "attention.pages": _values(start.pages, (0, 1, 2)),
         "attention.stages": _values(start.stages, (1, 2, 3)),
         "flags.funnel": autotune.Boolean(start.funnel),
-        "flags.early": autotune.Boolean(start.early),
         "flags.deferred": autotune.Boolean(start.deferred),
     }
-    return autotune.Space(**choices)
+    choices |= {f"early.{name}": autotune.Boolean(getattr(start.early, name)) for name in EARLY}
+    space = autotune.Space(**choices)
+    for name in TOGETHER:
+        space = space.where(f"{name}.tiles", functools.partial(_fits, name, start.rows, element, mat))
+    return space
+
+
+def _fits(name: str, rows: int, element: int, mat: int, points: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Whether the operands in all slots of a product's pipeline fit Mat, as the verifier counts them."""
+    n, k, stages = (points[f"{name}.{choice}"].astype(np.int64) for choice in ("n", "k", "stages"))
+    return (rows + n) * k * stages * element <= mat
 
 
 def _values(own: int, others: Sequence[int]) -> autotune.Choice:
@@ -65,7 +82,8 @@ def acts_on() -> dict[str, tuple[str, ...]]:
     own: dict[str, tuple[str, ...]] = {
         f"{n}.{c}": tuple(TOGETHER[n]) for n in TOGETHER for c in ("n", "k", "splits", "stages", "wave")
     }
-    return own | {f"vectors.{c}": VECTORS for c in ("columns", "row_steps", "tiles")}
+    own |= {f"vectors.{c}": VECTORS for c in ("columns", "row_steps", "tiles")}
+    return own | {f"early.{name}": FAMILIES[name] for name in EARLY}
 
 
 def values_of(variant: Variant) -> dict[str, Any]:
@@ -78,7 +96,8 @@ def values_of(variant: Variant) -> dict[str, Any]:
     vectors = {"columns": variant.columns, "row_steps": variant.row_steps, "tiles": variant.vector_tiles}
     values |= {f"vectors.{c}": value for c, value in vectors.items()}
     values |= {"attention.pages": variant.pages, "attention.stages": variant.stages}
-    return values | {f"flags.{c}": getattr(variant, c) for c in ("funnel", "early", "deferred")}
+    values |= {f"early.{name}": getattr(variant.early, name) for name in EARLY}
+    return values | {f"flags.{c}": getattr(variant, c) for c in FLAGS}
 
 
 def variant_of(values: Mapping[str, Any], start: Variant, name: str = "tuned") -> Variant:
@@ -95,7 +114,8 @@ def variant_of(values: Mapping[str, Any], start: Variant, name: str = "tuned") -
         vector_tiles=values["vectors.tiles"],
         pages=values["attention.pages"],
         stages=values["attention.stages"],
-        **{c: values[f"flags.{c}"] for c in ("funnel", "early", "deferred")},
+        early=dataclasses.replace(start.early, **{name: values[f"early.{name}"] for name in EARLY}),
+        **{c: values[f"flags.{c}"] for c in FLAGS},
         **cuts,
     )
 
@@ -137,7 +157,7 @@ def tune(
     """
     return autotune.tune_program(
         lambda values: graph_of(variant_of(values, start), config, dtype, lengths, hardware),
-        space_of(start),
+        space_of(start, dtype, hardware),
         start=values_of(start),
         acts_on=acts_on(),
         hardware=hardware,

@@ -240,7 +240,9 @@ def test_a_variant_from_plain_values():
         ({"tile": 3}, "`variant` has no choice 'tile'"),
         ({"q": {"n": "256"}}, r"`variant\.q\.n` must be like 256; got '256'"),
         ({"attention": "dense"}, "`attention` must be one of steps, paged, fused"),
-        ({"early": 1}, r"`variant\.early` must be like True"),
+        ({"funnel": 1}, r"`variant\.funnel` must be like True"),
+        ({"early": True}, r"`variant\.early` must be an object"),
+        ({"early": {"gate": True}}, r"`variant\.early` has no choice 'gate'"),
         ([], "`variant` must be an object"),
     ]:
         with pytest.raises(ModelError, match=message):
