@@ -1,7 +1,8 @@
 """Tuning a whole program at once: every choice of its tasks, scored by the exact simulated makespan."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ FINALISTS = 3
 
 ALIKE = 1e-3
 """Share of the time that is not worth a change."""
+
+GROUP = 256
+"""Combinations of one part's parameters that are tried at once."""
 
 KICK = 3
 """Parameters that a restart draws anew."""
@@ -46,7 +50,8 @@ def tune_program(
 
     Parameters are taken in the order of what they can buy: the microseconds of the makespan, by its exact derivative,
     that the tasks they act on are worth (:meth:`pyptox.chip.Timeline.attribution`). Every value of a parameter is
-    simulated, and the best kept; when no single one helps, a few are drawn anew and the descent goes on from there.
+    simulated, and the best kept; when no single one helps, the parameters of one part of the program are taken together
+    (those called alike up to a dot), and when that does not either, a few are drawn anew and the descent goes on.
     Differences from ``start`` that buy nothing are taken back. Configurations whose tiles do not fit the chip, and
     finalists that fail ``check``, are refused. The answer is never slower than ``start``.
 
@@ -129,19 +134,53 @@ def _worth(parts: Mapping[str, float], names: Sequence[str]) -> float:
 
 
 def _descend(scores: Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
-    """One parameter at a time, the one first whose tasks the makespan hangs on most, until none helps."""
-    parameters = scores.space.parameters
+    """One parameter at a time until none helps, then the parameters of one part of the program at once."""
+    singles = [(name,) for name in scores.space.parameters]
+    groups = list(_groups(scores.space))
+    while True:
+        config = _by_worth(scores, config, singles, acts_on)
+        best = _by_worth(scores, config, groups, acts_on, first=True)
+        if best == config:
+            return config
+        config = best
+
+
+def _groups(space: Space) -> Iterator[tuple[str, ...]]:
+    """Parameters that cut one part of the program, called alike up to a dot, where all their values can be tried."""
+    parts: dict[str, list[str]] = {}
+    for name in space.parameters:
+        parts.setdefault(name.split(".")[0], []).append(name)
+    for names in parts.values():
+        while math.prod(len(space.parameters[name].values) for name in names) > GROUP:
+            names.pop()
+        if len(names) > 1:
+            yield tuple(names)
+
+
+def _by_worth(
+    scores: Scores,
+    config: Config,
+    todo: Sequence[tuple[str, ...]],
+    acts_on: Mapping[str, Sequence[str]] | None,
+    first: bool = False,
+) -> Config:
+    """Each set of parameters at the values that are best for it, the one first that the makespan hangs on most.
+
+    After a gain all the others come again, or with ``first`` that gain is the answer.
+    """
     if not np.isfinite(scores(config)):
         return config
-    todo, parts = list(parameters), scores.parts(config)
-    while todo and not scores.spent:
-        todo.sort(key=lambda name: (-_worth(parts, _tasks_of(name, acts_on)), name))
-        name = todo.pop(0)
-        values = parameters[name].values.tolist()
-        others = [Config({**config, name: value}) for value in values]
+    left, parts = list(todo), scores.parts(config)
+    while left and not scores.spent:
+        left.sort(key=lambda names: (-max(_worth(parts, _tasks_of(name, acts_on)) for name in names), names))
+        names = left.pop(0)
+        grid = itertools.product(*(scores.space.parameters[name].values.tolist() for name in names))
+        others = (Config({**config, **dict(zip(names, values, strict=True))}) for values in grid)
         best = min([config, *(c for c in others if c != config)], key=scores)
         if best != config:
-            config, todo, parts = best, [other for other in parameters if other != name], scores.parts(best)
+            if first:
+                return best
+            config, left, parts = best, [other for other in todo if other != names], scores.parts(best)
     return config
 
 

@@ -16,9 +16,7 @@ from ._model import Model as Model
 from ._model import from_pretrained as from_pretrained
 from ._model import random as random
 from ._program import decode_program as decode_program
-from ._program import decode_specs as decode_specs
 from ._program import layer_program as layer_program
-from ._program import layer_specs as layer_specs
 from ._published import PUBLISHED as PUBLISHED
 from ._published import Measured as Measured
 from ._space import best_step as best_step
@@ -27,11 +25,14 @@ from ._space import space_of as space_of
 from ._space import tune as tune
 from ._space import values_of as values_of
 from ._space import variant_of as variant_of
+from ._specs import decode_specs as decode_specs
+from ._specs import layer_specs as layer_specs
 from ._variant import LADDER as LADDER
 from ._variant import Early as Early
 from ._variant import Projection as Projection
 from ._variant import Variant as Variant
 from ._variant import variant_named as variant_named
 from ._weights import Weights as Weights
+from ._weights import checked_tensors as checked_tensors
 from ._weights import load_weights as load_weights
 from ._weights import random_weights as random_weights

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from pyptox import program as pp
 from pyptox.hardware import Hardware, a2a3
 
 from ._config import PAGE, Config
-from ._program import decode_program, layer_arguments, layer_program, layer_specs
+from ._program import decode_program, layer_program
+from ._specs import layer_arguments, layer_specs
 from ._variant import FAMILIES, LADDER, Variant
 from ._weights import random_weights
 
@@ -31,6 +33,9 @@ VECTORS = ("x_gamma", "o_residual", "silu", "down_residual", "seed_q", "seed_kv"
 TINY = Config(layers=1, hidden=320, intermediate=544, heads=10, key_heads=2, size=32, vocabulary=256, context=512)
 """The model whose tokens and errors are compared."""
 
+LARGEST = 1 << 62
+"""Points of a space; where the start adds values of its own to the lists, they are shorter."""
+
 ERROR = 1.25
 """A choice may have so many times the float64 error of the start."""
 
@@ -41,12 +46,22 @@ def space_of(start: Variant, dtype: str = "bf16", hardware: Hardware | None = No
     Products whose tiles cannot fit the chip are left out; what else does not fit the verifier refuses.
     """
     element, mat = 1 if dtype == "a8w8" else 2, int((hardware or a2a3()).sizes.mat)
+    choices = _choices(start, (128, 256, 512, 768, 1024), (64, 128, 192, 256))
+    if math.prod(choice.cardinality for choice in choices.values()) >= LARGEST:
+        choices = _choices(start, (256, 512, 1024), (64, 128, 256))
+    space = autotune.Space(**choices)
+    for name in TOGETHER:
+        space = space.where(f"{name}.tiles", functools.partial(_fits, name, start.rows, element, mat))
+    return space
+
+
+def _choices(start: Variant, columns: Sequence[int], depths: Sequence[int]) -> dict[str, Any]:
     choices: dict[str, Any] = {}
     for name, members in TOGETHER.items():
         plan = getattr(start, members[0])
-        choices[f"{name}.n"] = _values(plan.n, (128, 256, 512, 1024))
-        choices[f"{name}.k"] = _values(plan.k, (64, 128, 256))
-        slices = (5, 10, 14, 17) if name == "down" else (1, 4, 5, 8, 10)
+        choices[f"{name}.n"] = _values(plan.n, columns)
+        choices[f"{name}.k"] = _values(plan.k, depths)
+        slices = (1, 2, 4, 10, 17) if name == "down" else (1, 4, 5, 8, 10)
         choices[f"{name}.splits"] = _values(plan.splits, slices)
         choices[f"{name}.stages"] = _values(plan.stages, (2, 3))
         if name in WAVES:
@@ -54,17 +69,13 @@ def space_of(start: Variant, dtype: str = "bf16", hardware: Hardware | None = No
     choices |= {
         "vectors.columns": _values(start.columns, (256, 512, 1024, 2048)),
         "vectors.row_steps": _values(start.row_steps, (1, 2, 4, 8)),
-        "vectors.tiles": _values(start.vector_tiles, (0, 1, 2)),
-        "attention.pages": _values(start.pages, (0, 1, 2)),
+        "vectors.tiles": _values(start.vector_tiles, (0, 1)),
+        "attention.pages": _values(start.pages, (1, 2)),
         "attention.stages": _values(start.stages, (1, 2, 3)),
         "flags.funnel": autotune.Boolean(start.funnel),
         "flags.deferred": autotune.Boolean(start.deferred),
     }
-    choices |= {f"early.{name}": autotune.Boolean(getattr(start.early, name)) for name in EARLY}
-    space = autotune.Space(**choices)
-    for name in TOGETHER:
-        space = space.where(f"{name}.tiles", functools.partial(_fits, name, start.rows, element, mat))
-    return space
+    return choices | {f"early.{name}": autotune.Boolean(getattr(start.early, name)) for name in EARLY}
 
 
 def _fits(name: str, rows: int, element: int, mat: int, points: Mapping[str, np.ndarray]) -> np.ndarray:

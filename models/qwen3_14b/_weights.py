@@ -80,20 +80,15 @@ def checked_dtype(dtype: str) -> str:
     return dtype
 
 
-def load_weights(folder: str | os.PathLike[str], config: Config, dtype: str = "bf16") -> Weights:
-    """The weights of a checkpoint in ``dtype``.
-
-    The files are mapped into memory and converted tensor by tensor. In ``a8w8`` each column of a projection is
-    quantised symmetrically: ``scale = max |w| / 127``.
+def checked_tensors(folder: str | os.PathLike[str], config: Config) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint that are those of ``config``, mapped into memory and not read.
 
     Raises:
         ModelError: a tensor that is missing, of another shape or type, or that this model does not have; it is named.
+        SafetensorsError: files that are truncated, or no safetensors.
     """
-    checked_dtype(dtype)
-    tensors = read_folder(folder)
-    taken: set[str] = set()
-
-    def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    tensors, expected = read_folder(folder), _expected(config)
+    for name, shape in expected.items():
         if name not in tensors:
             raise ModelError(f"`{name}` must be in the checkpoint; it is not")
         found = tensors[name]
@@ -101,30 +96,44 @@ def load_weights(folder: str | os.PathLike[str], config: Config, dtype: str = "b
             raise ModelError(f"`{name}` must be of shape {list(shape)}; the checkpoint has {list(found.shape)}")
         if found.dtype.name not in ("bfloat16", "float32", "float16"):
             raise ModelError(f"`{name}` must be BF16, F16 or F32; the checkpoint has {found.dtype}")
-        taken.add(name)
-        return found
+    known = {*expected, "lm_head.weight"} if config.tied else set(expected)
+    unknown = [name for name in tensors if name not in known and not name.endswith("rotary_emb.inv_freq")]
+    if unknown:
+        raise ModelError(f"`{unknown[0]}` is no tensor of this model; nor are {len(unknown) - 1} others")
+    return tensors
+
+
+def _expected(config: Config) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a checkpoint's tensors; projections lie transposed there."""
+    table = config.vocabulary, config.hidden
+    shapes = {"model.embed_tokens.weight": table, "model.norm.weight": (config.hidden,)}
+    if not config.tied:
+        shapes["lm_head.weight"] = table
+    layer = {f"{_CHECKPOINT[name]}.weight": shape[::-1] for name, shape in layer_shapes(config).items()}
+    return shapes | {f"model.layers.{n}.{name}": shape for n in range(config.layers) for name, shape in layer.items()}
+
+
+def load_weights(folder: str | os.PathLike[str], config: Config, dtype: str = "bf16") -> Weights:
+    """The weights of a checkpoint in ``dtype``.
+
+    The files are mapped into memory and converted tensor by tensor. In ``a8w8`` each column of a projection is
+    quantised symmetrically: ``scale = max |w| / 127``.
+
+    Raises:
+        ModelError, SafetensorsError: as :func:`checked_tensors`.
+    """
+    checked_dtype(dtype)
+    tensors = checked_tensors(folder, config)
 
     def layer(number: int) -> dict[str, jax.Array]:
         place = f"model.layers.{number}"
-        return dict(
-            part
-            for name, shape in layer_shapes(config).items()
-            for part in _stored(name, take(f"{place}.{_CHECKPOINT[name]}.weight", shape[::-1]), dtype)
-        )
+        names = ((name, f"{place}.{_CHECKPOINT[name]}.weight") for name in layer_shapes(config))
+        return dict(part for name, of in names for part in _stored(name, tensors[of], dtype))
 
-    shape = config.vocabulary, config.hidden
-    embedding = _placed(take("model.embed_tokens.weight", shape), STORED[dtype])
-    if config.tied:
-        taken.add("lm_head.weight")
-        head = embedding
-    else:
-        head = _placed(take("lm_head.weight", shape), STORED[dtype])
-    final_norm = jnp.asarray(take("model.norm.weight", (config.hidden,)).astype(np.float32))
-    layers = tuple(layer(number) for number in range(config.layers))
-    unknown = [name for name in tensors if name not in taken and not name.endswith("rotary_emb.inv_freq")]
-    if unknown:
-        raise ModelError(f"`{unknown[0]}` is no tensor of this model; nor are {len(unknown) - 1} others")
-    return Weights(config, dtype, embedding, head, final_norm, layers)
+    embedding = _placed(tensors["model.embed_tokens.weight"], STORED[dtype])
+    head = embedding if config.tied else _placed(tensors["lm_head.weight"], STORED[dtype])
+    final_norm = jnp.asarray(tensors["model.norm.weight"].astype(np.float32))
+    return Weights(config, dtype, embedding, head, final_norm, tuple(layer(n) for n in range(config.layers)))
 
 
 def random_weights(config: Config, dtype: str = "bf16", seed: int = 0) -> Weights:
