@@ -38,7 +38,7 @@ def _points(space: Space, rng: np.random.Generator) -> Iterator[Config]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--evaluations", type=int, default=300)
+    parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "a8w8"))
     given = parser.parse_args()

@@ -38,8 +38,8 @@ class Rows:
     ones: Tensor
 
 
-SEED_BYTES = 1 << 16
-"""Of a tile that is cleared: with its slots it fits Vec whatever the other vector kernels take."""
+SEED_BYTES = 3 << 16
+"""Of all slots of a tile that is cleared, and one more: they fit Vec whatever the other vector kernels take."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class Step:
             if not total:
                 continue
             pool = pp.empty((rows * total,), "fp32", name=f"seeded_{stage}")
-            tile = self.tile(min(4 * v.columns, SEED_BYTES // 4 // -(-v.rows // v.row_steps)))
+            most = SEED_BYTES // (v.stages + 1) // 4 // -(-v.rows // v.row_steps)
+            tile = self.tile(min(4 * v.columns, most))
             done = self.submit(kernels.clear, pool.reshape(rows, total), name=f"seed_{stage}", **tile)
             at = 0
             for name in members:
