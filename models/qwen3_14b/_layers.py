@@ -66,7 +66,7 @@ def logits(step: Step, residual: Tensor, scaled: Tensor | None, norm: Tensor, he
     x = plain.normed(residual, norm, scaled, ones)
     plan, count = v.head, head.shape[0]
     parts = plan.parts(count)
-    tile = {"m": v.rows, "n": plan.n, "k": plan.k, "stages": plan.stages}
+    tile = plain.cut(plan)
     made = None
     out = pp.empty((residual.shape[0], count), "fp32", name="logits") if len(parts) > 1 else None
     for first, last in parts:

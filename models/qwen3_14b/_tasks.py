@@ -81,6 +81,12 @@ class Step:
         v = self.variant
         return {"m": -(-v.rows // v.row_steps), "n": columns, "steps": v.row_steps, "stages": v.stages}
 
+    def cut(self, plan: Projection) -> dict[str, int]:
+        """Of a product. Plans are for elements of two bytes; of those of four half as many fill Mat, and 512 columns
+        Right in its two slots."""
+        n, k = (min(plan.n, 512), plan.k // 2) if self.stored == "fp32" else (plan.n, plan.k)
+        return {"m": self.variant.rows, "n": n, "k": k, "stages": plan.stages}
+
     @property
     def chunk(self) -> dict[str, int]:
         """Of a kernel that walks over the columns of a row, or over those of a table."""
@@ -143,7 +149,7 @@ class Step:
         weight = weights[name]
         columns = weight.shape[1]
         parts = plan.parts(columns)
-        tile = {"m": self.variant.rows, "n": plan.n, "k": plan.k, "stages": plan.stages}
+        tile = self.cut(plan)
         out = seeds.get(name)
         if out is None and len(parts) > 1:
             out = pp.empty((x.x.shape[0], columns), "fp32", name=name)
@@ -199,10 +205,7 @@ class Step:
                 *(x.x, w["gate"][:, here], w["up"][:, here], x.inverse),
                 out=None if out is None else out[:, here],
                 name="gate_up",
-                m=self.variant.rows,
-                n=plan.n,
-                k=plan.k,
-                stages=plan.stages,
+                **self.cut(plan),
             )
         assert made is not None
         return out if out is not None else made
@@ -220,8 +223,7 @@ class Step:
         """``residual + x @ weight``, and that times ``gain`` where the next norm is put off."""
         v, plan = self.variant, getattr(self.variant, name)
         if self.adds_in_place(name):
-            tile = {"m": v.rows, "n": plan.n, "k": plan.k, "stages": plan.stages}
-            return self.submit(kernels.matmul_residual, x.x, w[name], residual, name=name, **tile), None
+            return self.submit(kernels.matmul_residual, x.x, w[name], residual, name=name, **self.cut(plan)), None
         product = self.project(name, x, w, seeds, behind=behind)
         tasks = {"dtype": "fp32", "name": f"{name}_residual", "each": v.vector_tiles * plan.n}
         if v.deferred:

@@ -200,7 +200,7 @@ def test_the_program_of_a_whole_step_is_what_the_model_runs():
     np.testing.assert_array_equal(tokens, model.logits(first[:, None])[:, 0].argmax(-1))
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "a8w8"])
+@pytest.mark.parametrize("dtype", ["bf16", "a8w8", "fp32"])
 def test_every_step_of_the_ladder_fits_the_chip(dtype):
     config, hardware, asked = Config(layers=1), px.hardware.a2a3(), set()
     for variant in LADDER:
