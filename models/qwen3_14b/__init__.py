@@ -23,6 +23,7 @@ from ._space import best_step as best_step
 from ._space import graph_of as graph_of
 from ._space import space_of as space_of
 from ._space import tune as tune
+from ._space import tuned as tuned
 from ._space import values_of as values_of
 from ._space import variant_of as variant_of
 from ._specs import decode_specs as decode_specs

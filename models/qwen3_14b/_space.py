@@ -144,11 +144,24 @@ def graph_of(
     return pp.graph(layer_program(shape, variant, dtype), *specs, hardware=hardware)
 
 
-def best_step(**settings: Any) -> Variant:
+def best_step(
+    *,
+    config: Config | None = None,
+    dtype: str = "bf16",
+    lengths: Sequence[int] = (3338,) * 16,
+    hardware: Hardware | None = None,
+) -> Variant:
     """The fastest step of the ladder for one layer, by simulation; the last of equals."""
-    hardware = settings.get("hardware")
-    times = {v.name: chip.simulate(graph_of(v, **settings), hardware=hardware).makespan_us for v in LADDER}
-    return min(reversed(LADDER), key=lambda v: times[v.name])
+    return _best_step(config, dtype, tuple(lengths), hardware)
+
+
+@functools.lru_cache(maxsize=16)
+def _best_step(config: Config | None, dtype: str, lengths: tuple[int, ...], hardware: Hardware | None) -> Variant:
+    def time_us(variant: Variant) -> float:
+        graph = graph_of(variant, config, dtype, lengths, hardware)
+        return chip.simulate(graph, hardware=hardware).makespan_us
+
+    return min(reversed(LADDER), key=time_us)
 
 
 def tune(
@@ -175,6 +188,21 @@ def tune(
         check=(lambda values: checked(variant_of(values, start), start, dtype)) if check else None,
         **settings,
     )
+
+
+def tuned(start: Variant | None = None, **settings: Any) -> tuple[Variant, autotune.ProgramResult]:
+    """:func:`tune`, and where it began: at ``start``, or at the best step of the ladder where that comes out ahead.
+
+    The answer is never slower, by its own simulation, than any step of the ladder.
+    """
+    problem = {name: settings[name] for name in ("config", "dtype", "lengths", "hardware") if name in settings}
+    best = best_step(**problem)
+    if start is not None and start != best:
+        found = tune(start, **settings)
+        fastest = chip.simulate(graph_of(best, **problem), hardware=problem.get("hardware")).makespan_us
+        if found.best.time_us <= fastest:
+            return start, found
+    return best, tune(best, **settings)
 
 
 def checked(variant: Variant, start: Variant, dtype: str = "bf16") -> autotune.Check:

@@ -142,9 +142,10 @@ def tune_layer(
         raise ValueError(f"`--dtype` must be bf16 or a8w8; got {dtype!r}")
     rows = qwen.LADDER[-1].rows
     problem: dict[str, Any] = {"dtype": dtype, "lengths": (context,) * min(batch, rows), "hardware": preset(hardware)}
-    start = qwen.variant_named(variant) if variant else qwen.best_step(**problem)
     search: dict[str, Any] = {} if evaluations is None else {"evaluations": evaluations}
-    found = qwen.tune(start, **problem, seed=seed, check=check, **search)
+    start, found = qwen.tuned(
+        qwen.variant_named(variant) if variant else None, **problem, seed=seed, check=check, **search
+    )
     place = save or Path("build_output") / f"{MODEL}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, qwen.variant_of(found.best.config, start).to_dict())

@@ -1,5 +1,6 @@
 """``pyptox bench`` and what is behind it."""
 
+import dataclasses
 import importlib.util
 import itertools
 import json
@@ -11,11 +12,14 @@ import pytest
 
 from benchmarks import decode
 from benchmarks.ladder import ACTORS, ladder, ladder_table
-from models.qwen3_14b import LADDER, Config, ModelError
+from models.qwen3_14b import LADDER, Config, Early, ModelError
 from models.qwen3_14b import _space as space
+from models.qwen3_14b._variant import FAMILIES
 from pyptox import artifacts
 from pyptox.chip._constants import CONSTANTS
 from pyptox.cli import main
+from pyptox.cost import verify
+from pyptox.hardware import a2a3
 
 SPEC = importlib.util.spec_from_file_location("qwen3_checkpoints", Path(__file__).parent / "qwen3_checkpoints.py")
 assert SPEC is not None
@@ -108,7 +112,7 @@ def test_the_files_of_a_step(capsys, tmp_path):
     )
 
 
-def test_tuning_a_layer(capsys, tmp_path):
+def test_tuning_a_layer(capsys, tmp_path, steps):
     file = tmp_path / "tuned.json"
     code, out, _ = run(
         capsys,
@@ -126,7 +130,7 @@ def test_tuning_a_layer(capsys, tmp_path):
     layer = float(out.rpartition("layer_us=")[2])
     tuned = decode.variant_of("", file)
     assert decode.predict_layer(tuned).step_us == pytest.approx(layer, abs=1e-3)
-    assert layer < decode.predict_layer(LADDER[-2]).step_us
+    assert layer < min(step.layer.step_us for step in steps)
     for arguments, message in [
         (["--m", "16"], "takes no shape"),
         (["--batch", "0"], "`--batch` must be at least 1"),
@@ -137,6 +141,41 @@ def test_tuning_a_layer(capsys, tmp_path):
         code, _, err = run(capsys, "tune", "qwen3-14b", *arguments, "--save", str(tmp_path / "none.json"))
         assert (code, message in err) == (2, True), err
     assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", pytest.param("a8w8", marks=pytest.mark.slow)])
+def test_what_is_tuned_is_never_slower_than_a_step_of_the_ladder(dtype):
+    start, found = space.tuned(LADDER[3], dtype=dtype, evaluations=4, check=False)
+    fastest = min(decode.predict_layer(step, dtype=dtype).step_us for step in LADDER)
+    assert found.best.time_us <= fastest
+    assert start == space.best_step(dtype=dtype)
+    variant = space.variant_of(found.best.config, start)
+    assert decode.predict_layer(variant, dtype=dtype).step_us == found.best.time_us
+
+
+def test_only_tiles_that_the_verifier_refuses_are_left_out_of_the_space():
+    start, rng, refused = LADDER[-1], np.random.default_rng(0), 0
+    every = space.space_of(start).parameters
+    for _ in range(40):
+        values = space.values_of(start)
+        values |= {f"o.{name}": rng.choice(every[f"o.{name}"].values).item() for name in ("n", "k", "stages")}
+        if values in space.space_of(start):
+            continue
+        refused += 1
+        graph = space.graph_of(space.variant_of(values, start))
+        task = next(task for task in graph.tasks if task.name == "o")
+        assert task.kernel is not None
+        assert not verify(task.kernel, task.specs(), task.values, a2a3()).passed
+    assert refused > 3
+
+
+def test_flags_of_early_dispatch_are_of_the_tasks_that_they_name():
+    for variant in (LADDER[0], LADDER[5], LADDER[-1]):
+        for family in FAMILIES:
+            early = dataclasses.replace(Early.none(), **{family: True})
+            graph = space.graph_of(variant.replace(early=early))
+            flagged = {task.name for task in graph.tasks if task.early}
+            assert flagged == {t.name for t in graph.tasks if t.kernel is not None} & set(FAMILIES[family])
 
 
 @pytest.mark.slow
