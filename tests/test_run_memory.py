@@ -12,7 +12,9 @@ from pyptox.lang._run import _lookup
 def _temporary_bytes(kernel, specs, values):
     types = {"bf16": jnp.bfloat16, "fp16": jnp.float16, "fp32": jnp.float32, "int32": jnp.int32}
     inputs = [jax.ShapeDtypeStruct(specs[name].shape, types[specs[name].dtype]) for name in kernel.inputs]
-    return _lookup(kernel, specs, values, None, False).lower(*inputs).compile().memory_analysis().temp_size_in_bytes
+    found = _lookup(kernel, specs, values, None, False).lower(*inputs).compile().memory_analysis()
+    assert found is not None
+    return found.temp_size_in_bytes
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
