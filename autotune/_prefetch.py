@@ -72,7 +72,7 @@ def prefetch(
     program = found if isinstance(found, Graph) else None
     work = chip.workload(found, hardware) if isinstance(found, Graph) else found
     base = chip.simulate(chip.without_warms(work)[0], hardware=hardware, schedule=schedule, repeated=repeated)
-    search = _Search(candidates(base, program), hardware, sdma, budget)
+    search = Search(candidates(base, program), hardware, sdma, budget)
     if choices is not None:
         for text in choices:
             search.price(search.found.parse(text), "given")
@@ -83,7 +83,9 @@ def prefetch(
 
 
 @dataclass(eq=False)
-class _Search:
+class Search:
+    """Choices of warms that have been priced, and the search for more."""
+
     found: Candidates
     hardware: Hardware
     sdma: Sdma | None

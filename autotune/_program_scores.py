@@ -1,4 +1,4 @@
-"""Exact simulated makespans of a program's configurations, each computed once."""
+"""Simulated makespans of a program's configurations, warms among them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,19 @@ from pyptox.hardware import Hardware
 from pyptox.program import Graph
 
 from ._config import Config
+from ._prefetch import Search
+from ._prefetch_candidates import Candidates, candidates, simulated
 from ._space import Space
 
 Build = Callable[[Mapping[str, Any]], Graph]
-"""From values by name to a program's graph; what it refuses with a ``PyptoxError`` is illegal."""
+
+WARMS, NONE = "prefetch", "none"
+"""The parameter that says what is warmed, and its value where nothing more than the program warms itself."""
+
+
+def tiles_of(config: Config) -> Config:
+    """The configuration without its warms."""
+    return Config({name: value for name, value in config.items() if name != WARMS})
 
 
 @dataclass(eq=False)
@@ -45,7 +54,7 @@ class Scores:
 
     def __call__(self, config: Config) -> float:
         if config not in self.known:
-            if self.spent or config not in self.space:
+            if self.spent or tiles_of(config) not in self.space:
                 return np.inf
             self.known[config] = self._simulated(config)
             self.order.append(self.known[config])
@@ -54,7 +63,7 @@ class Scores:
 
     def _simulated(self, config: Config) -> float:
         try:
-            graph = self.build(config)
+            graph = self.build(tiles_of(config))
         except PyptoxError as error:
             self.refused[config] = str(error)
             return np.inf
@@ -62,16 +71,43 @@ class Scores:
         if wall:
             self.refused[config] = wall
             return np.inf
-        return self._timeline(graph).makespan_us
+        try:
+            timeline = self._timeline(graph, config)
+        except PyptoxError as error:  # a deadlock of its rings, or warms that these tiles have no use for
+            self.refused[config] = str(error)
+            return np.inf
+        return timeline.makespan_us
 
     def parts(self, config: Config) -> dict[str, float]:
         """What a legal configuration's makespan is made of, µs."""
-        return self._timeline(self.build(config)).attribution()
+        return self._timeline(self.build(tiles_of(config)), config).attribution()
 
-    def _timeline(self, graph: Graph) -> chip.Timeline:
+    def _timeline(self, graph: Graph, config: Config) -> chip.Timeline:
+        text = str(config.get(WARMS, NONE))
+        if text == NONE:
+            return chip.simulate(self._workload(graph), hardware=self.hardware)
+        found = self._candidates(graph)
+        return simulated(found, found.parse(text), self.hardware, None)[0]
+
+    def _candidates(self, graph: Graph) -> Candidates:
+        work = chip.without_warms(self._workload(graph))[0]
+        return candidates(chip.simulate(work, hardware=self.hardware), graph)
+
+    def _workload(self, graph: Graph) -> chip.Workload:
         """Kernels that another configuration has as well are not priced again."""
-        work = chip.workload(graph, self.hardware, known=self.costs)
-        return chip.simulate(work, hardware=self.hardware)
+        return chip.workload(graph, self.hardware, known=self.costs)
+
+    def search_warms(self, config: Config, budget: int) -> None:
+        """Price warms for a configuration; what was priced is known from then on."""
+        tiles = tiles_of(config)
+        search = Search(self._candidates(self.build(tiles)), self.hardware, None, budget)
+        search.run()
+        for choice, priced in search.known.items():
+            named = Config({**tiles, WARMS: str(priced)})
+            if choice and named not in self.known:
+                self.known[named] = priced.time_us
+                self.order.append(priced.time_us)
+                self.progress(len(self.order), min(self.order))
 
     def _wall(self, graph: Graph) -> str:
         """The first error of the verifier, or nothing."""

@@ -1,5 +1,6 @@
 """Tuning a whole program at once: every choice of its tasks, scored by the exact simulated makespan."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from pyptox.hardware import Hardware, a2a3
 
 from ._config import Config
 from ._program_result import Change, Check, ProgramCandidate, ProgramResult
-from ._program_scores import Build, Scores
+from ._program_scores import NONE, WARMS, Build, Scores, tiles_of
 from ._space import Space
 
 EVALUATIONS = 400
@@ -44,6 +45,7 @@ def tune_program(
     check: Callable[[Mapping[str, Any]], Check] | None = None,
     seed: int = 0,
     evaluations: int = EVALUATIONS,
+    prefetch: int = 0,
     progress: Callable[[int, float], None] = lambda done, best_us: None,
 ) -> ProgramResult:
     """The fastest configuration of a program that a search from ``start`` finds.
@@ -55,6 +57,11 @@ def tune_program(
     Differences from ``start`` that buy nothing are taken back. Configurations whose tiles do not fit the chip, and
     finalists that fail ``check``, are refused. The answer is never slower than ``start``.
 
+    With ``prefetch``, warms are chosen together with the tiles: for the best configuration and for ``start``
+    :func:`autotune.prefetch` searches, then the descent goes on from the best of both with its warms in place, and the
+    warms are searched again, until neither gains. The answer is never slower than that of the tiles alone, nor than the
+    warms alone; the choice is its value of ``prefetch``, ``none`` or such as ``down.b@norm``.
+
     Args:
         build: from values by name to a program's graph; what it refuses with a ``PyptoxError`` is illegal.
         space: names and values.
@@ -63,11 +70,13 @@ def tune_program(
         hardware: the chip; a2a3 by default.
         check: whether a configuration's values are right; of the best few, the first that passes is the answer.
         seed: of the restarts; the same one gives the same answer.
-        evaluations: simulations of the search; each configuration counts once.
+        evaluations: simulations of the search; each configuration counts once. As many for each descent with warms.
+        prefetch: choices of warms that are priced at a time; 0 leaves the program's own.
         progress: told of simulations done, and the best time.
 
     Raises:
-        PyptoxError: ``start`` is illegal, fails its check, or is not a point of the space.
+        PyptoxError: ``start`` is illegal, fails its check, or is not a point of the space; a parameter called
+            ``prefetch`` beside the choice of that name.
 
     >>> import autotune, pyptox as px
     >>> from pyptox import program as pp
@@ -84,7 +93,9 @@ def tune_program(
     """
     machine = hardware or a2a3()
     scores = Scores(build, space, machine, evaluations, progress)
-    first = Config(start)
+    if prefetch and WARMS in space.parameters:
+        raise PyptoxError(f"`space` must leave the name `{WARMS}` to the choice of warms; or leave out `prefetch`")
+    first = Config({**start, WARMS: NONE} if prefetch else start)
     if not space.legal({name: np.array([first[name]]) for name in space.parameters})[0][0]:
         raise PyptoxError(f"`start` must be a point of the space; got {first}")
     if not np.isfinite(scores(first)):
@@ -96,18 +107,21 @@ def tune_program(
         before = len(scores.order)
         best = min(best, _descend(scores, _kicked(space, best, rng), acts_on), key=scores)
         idle = idle + 1 if len(scores.order) == before else 0
+    if prefetch:
+        best = _with_warms(scores, (best, first), prefetch, evaluations, acts_on)
     searched, curve = len(scores.order), scores.curve()
     scores.budget = None  # what follows explains the answer
     ranked = sorted(scores.known, key=lambda config: (scores.known[config], _distance(first, config)))
+    checked = functools.cache(lambda tiles: None if check is None else check(tiles))
     finalists: list[ProgramCandidate] = []
     for config in [_pruned(scores, first, best), *ranked]:
         if len(finalists) == FINALISTS:
             break
         if config not in [c.config for c in finalists] and np.isfinite(scores(config)):
-            finalists.append(ProgramCandidate(config, scores(config), None if check is None else check(config)))
+            finalists.append(ProgramCandidate(config, scores(config), checked(tiles_of(config))))
     passed = [c for c in finalists if c.check is None or c.check.passed]
     if not passed:
-        last = ProgramCandidate(first, scores(first), None if check is None else check(first))
+        last = ProgramCandidate(first, scores(first), checked(tiles_of(first)))
         if last.check is not None and not last.check.passed:
             raise PyptoxError(f"`check` must pass for `start`; got {last.check}")
         passed = [last]
@@ -123,6 +137,26 @@ def tune_program(
         seed,
         machine.name,
     )
+
+
+def _with_warms(
+    scores: Scores,
+    begin: Sequence[Config],
+    choices: int,
+    evaluations: int,
+    acts_on: Mapping[str, Sequence[str]] | None,
+) -> Config:
+    """Warms for these configurations, tiles for the best warms, and so on while it gains."""
+    for config in begin:
+        scores.search_warms(config, choices)
+    best, before = min(scores.known, key=scores), np.inf
+    while scores(best) < before * (1 - ALIKE):
+        before = scores(best)
+        scores.budget = len(scores.order) + evaluations
+        again = _descend(scores, best, acts_on)
+        scores.search_warms(again, choices)
+        best = min(scores.known, key=scores)
+    return best
 
 
 def _distance(first: Config, config: Config) -> int:
@@ -194,7 +228,7 @@ def _kicked(space: Space, config: Config, rng: np.random.Generator) -> Config:
         names = rng.choice(list(space.parameters), size=min(KICK, len(space.parameters)), replace=False).tolist()
         drawn = {name: rng.choice(space.parameters[name].values).item() for name in names}
         kicked = Config({**config, **drawn})
-        if kicked in space:
+        if tiles_of(kicked) in space:
             return kicked
     return config
 

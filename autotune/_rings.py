@@ -12,9 +12,10 @@ import numpy as np
 from pyptox import rings as px_rings
 from pyptox._dtypes import dtype_of
 from pyptox._errors import PyptoxError
+from pyptox.chip import Pressure, pressure
 from pyptox.hardware import Hardware
 from pyptox.program import Graph, Program, graph
-from pyptox.rings import VISIBLE_BYTES, Limits, Pressure, Smallest, show_bytes
+from pyptox.rings import VISIBLE_BYTES, Limits, Smallest, show_bytes
 
 from ._rings_result import AS_IS, RingsResult, ScopeChoice
 
@@ -67,13 +68,13 @@ def rings(
         raise PyptoxError(f"`added_time` must be a share of the time, 0.05 for 5 %; got {added_time}")
     arguments = sum(int(np.prod(s.shape)) * dtype_of(s.dtype).bytes for s in found.arguments.values())
     memory = max(0, VISIBLE_BYTES - arguments) if memory is None else memory
-    pressure = px_rings.pressure(found, limits, hardware=hardware)
-    search = _Search(pressure, memory, added_time)
+    asked = pressure(found, limits, hardware=hardware)
+    search = _Search(asked, memory, added_time)
     last = px_rings.last_uses(found)
-    choices = [search.choice(AS_IS, px_rings.as_it_is(pressure.work))]
-    for name, spans in _placements(pressure.work, last):
-        choices.append(search.choice(name, px_rings.place(pressure.work, spans, last)))
-    return RingsResult(pressure, memory, added_time, tuple(sorted(choices, key=_preference(choices))))
+    choices = [search.choice(AS_IS, px_rings.as_it_is(asked.work))]
+    for name, spans in _placements(asked.work, last):
+        choices.append(search.choice(name, px_rings.place(asked.work, spans, last)))
+    return RingsResult(asked, memory, added_time, tuple(sorted(choices, key=_preference(choices))))
 
 
 def _preference(choices: list[ScopeChoice]) -> Callable[[ScopeChoice], tuple[Any, ...]]:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyptox.rings import RINGS, Limits, Pressure, Smallest, show_bytes
+from pyptox.chip import Pressure
+from pyptox.rings import RINGS, Limits, Smallest, show_bytes
 
 AS_IS = "as it is"
 """Name of the choice that has the scopes of the program."""

@@ -1,16 +1,18 @@
 """How long does the simulation of rings take? ``python -m benchmarks.rings [--json] [--tasks N]``.
 
 Layers of 1,000 tasks in a scope each, ten scopes inside, outputs of up to 200 KB, each task waiting for two of the
-hundred before it: the smallest capacities, then a run under them, with its derivatives.
+hundred before it: the smallest capacities, then a run under them, with its derivatives; and the same tasks, of 30
+blocks each, on the simulated chip, without rings and with these.
 """
 
 import argparse
+import dataclasses
 import json
 from typing import Any
 
 import numpy as np
 
-from pyptox import rings
+from pyptox import chip, rings
 from pyptox.program import Scope
 
 from ._timing import seconds
@@ -30,6 +32,22 @@ def layered(tasks: int, seed: int = 0) -> rings.Submissions:
     return rings.Submissions.of(rng.integers(0, 200_000, tasks).tolist(), scopes=scopes, waits=waits)
 
 
+def on_chip(work: rings.Submissions, limits: rings.Limits) -> dict[str, float]:
+    """Seconds of a simulation of the chip without rings, and with them."""
+    rng = np.random.default_rng(2)
+    shapes, times = rng.choice(["AIC", "AIV"], work.count).tolist(), rng.uniform(5, 40, work.count).tolist()
+    storage = rings.Storage(work, limits)
+    gated = chip.Workload.of(shapes, [30] * work.count, times, work.waits, storage=storage)
+    plain = dataclasses.replace(gated, storage=None)
+    timeline = chip.simulate(gated)  # compiled
+    chip.simulate(plain)
+    return {
+        "chip_s": seconds(lambda: chip.simulate(plain), 1),
+        "chip_with_rings_s": seconds(lambda: chip.simulate(gated), 1),
+        "chip_back_pressure_us": float(timeline.stalls.sum()),
+    }
+
+
 def measure(tasks: int, repeats: int) -> dict[str, Any]:
     """All figures of this benchmark."""
     work, rng = layered(tasks), np.random.default_rng(1)
@@ -44,6 +62,7 @@ def measure(tasks: int, repeats: int) -> dict[str, Any]:
         "gradient_s": seconds(run.gradient, repeats),
         "back_pressure_us": run.stall_us,
         "time_us": run.time_us,
+        **on_chip(work, found.limits),
     }
 
 
@@ -64,6 +83,10 @@ def main() -> None:
     print(f"a deadlock found or excluded {result['deadlock_s']:.2f} s")
     print(f"a run under them {result['run_s']:.2f} s, its derivatives {result['gradient_s']:.2f} s; ", end="")
     print(f"{result['back_pressure_us']:,.0f} of {result['time_us']:,.0f} µs are back-pressure")
+    print(
+        f"on the chip {result['chip_s']:.1f} s without rings, {result['chip_with_rings_s']:.1f} s with them, ", end=""
+    )
+    print(f"{result['chip_back_pressure_us']:,.0f} µs of back-pressure")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 
 class PyptoxError(ValueError):
-    """Base of the errors that pyptox raises for bad input; the command line prints it and exits with 2."""
+    """Base of the errors that pyptox raises for bad input; the command line prints it and exits with ``exit_code``."""
+
+    exit_code = 2
 
 
 class KernelError(PyptoxError):

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
+from jax.core import Tracer, eval_context
 
 from ._dtypes import DType, format_of
+from ._noise import Noise
 
 
 class Rounding(enum.StrEnum):
@@ -118,7 +119,7 @@ def _goes_up(
     if mode is Rounding.TO_ODD:
         return inexact & ~odd
     if mode is Rounding.STOCHASTIC:
-        return dropped > (jax.random.bits(key, kept.shape, kept.dtype) & (whole - one))
+        return dropped > (key.bits(kept.shape, kept.dtype) & (whole - one))
     return jnp.zeros(kept.shape, bool)
 
 
@@ -213,17 +214,20 @@ def _cast_jvp(dtype: np.dtype, mode: Rounding, saturate: bool, primals: tuple, t
     return out, tangents[0].astype(dtype)
 
 
-def _prepare(x: Any, dtype: Any, rounding: Any, saturate: bool | None, key: Any) -> tuple[Any, DType, Rounding, bool]:
+def _prepare(
+    x: Any, dtype: Any, rounding: Any, saturate: bool | None, key: Any
+) -> tuple[Any, DType, Rounding, bool, Noise | None]:
     kind, mode = format_of(dtype), Rounding(rounding)
     if (mode is Rounding.STOCHASTIC) != (key is not None):
         needed = "needs" if key is None else "is for stochastic rounding only;"
         raise ValueError(f"`key` {needed} jax.random.key(seed) with `rounding`='stochastic'; got {mode.value!r}")
+    noise = None if key is None else Noise.of(key)
     x = x if isinstance(x, jax.Array) else np.asarray(x)
     if not (jnp.issubdtype(x.dtype, jnp.floating) or x.dtype in (np.int32, np.int8)):
         raise ValueError(f"`x` must hold floating-point numbers, int32 or int8; got {x.dtype}")
     if saturate is None:
         saturate = not kind.floating or kind.name == "fp8_e4m3fn"
-    return x, kind, mode, saturate
+    return x, kind, mode, saturate, noise
 
 
 def cast(
@@ -245,37 +249,47 @@ def cast(
             infinite where the mode says so (NaN in e4m3fn, which has no infinity), and an integer wraps modulo 2^bits.
             By default integers and e4m3fn saturate, as the hardware does. NaN stays NaN, and is 0 as an integer;
             so are infinities that wrap.
-        key: of ``jax.random``, for stochastic rounding.
+        key: of ``jax.random``, for stochastic rounding; the same key and shape round the same way.
 
     The derivative is that of the identity, in ``dtype``; nothing for an integer. :func:`round_to` keeps it wide.
 
     >>> [float(cast(1 + 2**-8 + 2**-40, "bf16", mode)) for mode in ("rint", "trunc")]
     [1.0078125, 1.0]
     """
-    x, kind, mode, saturate = _prepare(x, dtype, rounding, saturate, key)
+    x, kind, mode, saturate, noise = _prepare(x, dtype, rounding, saturate, key)
     if x.dtype == kind.jax and not (saturate and kind.floating):
         return jnp.asarray(x)
+    if isinstance(x, np.ndarray) and x.size > _PIECE and not isinstance(noise and noise.seeds, Tracer):
+        with eval_context(), jax.enable_x64(x.dtype == np.float64):
+            return _in_pieces(x, noise, kind.jax, mode, saturate)
     if x.dtype == np.float64 and not isinstance(x, Tracer) and not jax.config.read("jax_enable_x64"):
         with jax.enable_x64(True):
-            if key is None and x.size > _PIECE and isinstance(x, np.ndarray):
-                return _in_pieces(x, kind.jax, mode, saturate)
-            return _narrowed(x, key, kind.jax, mode, saturate)
-    return _cast(jnp.asarray(x), key, kind.jax, mode, saturate)
+            return _narrowed(x, noise, kind.jax, mode, saturate)
+    return _cast(jnp.asarray(x), noise, kind.jax, mode, saturate)
 
 
 _PIECE = 1 << 18
 """Elements of a large NumPy array that are handed over at a time: their memory is used again, not asked for anew."""
 
 
-def _in_pieces(x: np.ndarray, dtype: np.dtype, mode: Rounding, saturate: bool) -> jax.Array:
-    flat, out = x.reshape(-1), np.empty(x.size, dtype)
+def _in_pieces(x: np.ndarray, noise: Noise | None, dtype: np.dtype, mode: Rounding, saturate: bool) -> jax.Array:
+    flat, out = x.reshape(-1), _aligned(x.size, dtype)
+    seeds = None if noise is None else np.asarray(noise.seeds)
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]
         if len(piece) < _PIECE:  # no other shape to compile for
-            piece = np.concatenate([piece, np.zeros(_PIECE - len(piece))])
-        done = np.asarray(_narrowed(piece, None, dtype, mode, saturate))
+            piece = np.concatenate([piece, np.zeros(_PIECE - len(piece), x.dtype)])
+        here = None if seeds is None else Noise(seeds, np.uint32(start % (1 << 32)))
+        done = np.asarray(_narrowed(piece, here, dtype, mode, saturate))
         out[start : start + _PIECE] = done[: flat.size - start]
-    return jnp.asarray(out.reshape(x.shape))
+    return jax.device_put(out.reshape(x.shape), may_alias=True)
+
+
+def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
+    """Memory that JAX takes over on a CPU without a copy: it begins at a multiple of 64 bytes."""
+    raw = np.empty(size * dtype.itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * dtype.itemsize].view(dtype)
 
 
 GRADIENTS = ("straight_through", "clipped", "zero")
@@ -303,13 +317,13 @@ def round_to(
     >>> jax.grad(lambda x: round_to(3 * x, "int8"))(0.9), round_to(2.7, "int8").item()
     (Array(3., dtype=float32), 3.0)
     """
-    x, kind, mode, saturate = _prepare(x, dtype, rounding, saturate, key)
+    x, kind, mode, saturate, noise = _prepare(x, dtype, rounding, saturate, key)
     if x.dtype not in (np.float32, np.float64):
         raise ValueError(f"`x` of round_to must be float32 or float64; got {x.dtype}. Try cast")
     if gradient not in GRADIENTS:
         raise ValueError(f"`gradient` must be one of {', '.join(GRADIENTS)}; got {gradient!r}")
     x = jnp.asarray(x)
-    return _round_to(x, key, kind.jax, mode, saturate, gradient)
+    return _round_to(x, noise, kind.jax, mode, saturate, gradient)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))

@@ -196,3 +196,12 @@ def test_the_command_prices_given_choices_and_refuses_unknown_ones(capsys):
     code, _, err = run("--choice", "wo_a@nowhere")
     assert code == 2
     assert "is no kind of task" in err
+
+
+def test_the_report_says_what_answers_rest_on(tmp_path):
+    (tmp_path / "l2_prefetch.csv").write_text(HEADER + "\none,g,,,single,,1,1,,,,,,,285,,bandwidth,,\n")
+    report = validation.validate(tmp_path, a2a3())
+    rests = report.to_dict()["files"]["l2_prefetch"]["rests_on"]
+    assert rests.startswith("calibrated:")
+    assert "At risk in other rows" in rests
+    assert "calibrated: the rate of one stream" in str(report)

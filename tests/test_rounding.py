@@ -284,3 +284,25 @@ def test_any_float64(x, y, name, mode):
     for value, got in zip(pair, (low, high), strict=True):
         down, up = (float(cast(value, name, m, saturate=True)) for m in (Rounding.DOWN, Rounding.UP))
         assert got in (down, up)
+
+
+# ------------------------------------------------------------------------------------------------- stochastic rounding
+@pytest.mark.parametrize("source", [np.float32, np.float64])
+def test_stochastic_noise_is_uniform_uncorrelated_and_of_the_key(source):
+    x = np.full(1 << 19, 1 + 2**-10, source)  # an eighth of the way to the next bf16; two pieces
+    up = [np.asarray(cast(x, "bf16", "stochastic", key=jax.random.key(n))).astype(np.float32) > 1 for n in range(3)]
+    for one in up:
+        assert abs(one.mean() - 0.125) < 5 * np.sqrt(0.125 * 0.875 / x.size)
+        for lag in (1, 2, 64, 1 << 18):
+            assert abs(np.corrcoef(one[lag:], one[:-lag])[0, 1]) < 5 / np.sqrt(x.size - lag)
+    assert abs(np.corrcoef(up[0], up[1])[0, 1]) < 5 / np.sqrt(x.size)
+    again = np.asarray(cast(jnp.asarray(x) if source is np.float32 else x, "bf16", "stochastic", key=jax.random.key(1)))
+    np.testing.assert_array_equal(again.astype(np.float32) > 1, up[1])  # in pieces and as a whole
+
+
+@pytest.mark.parametrize(
+    "key", [3, "a", np.zeros(3), np.zeros((2, 2), np.uint32), lambda: jax.random.split(jax.random.key(0))]
+)
+def test_a_key_that_is_none_is_refused(key):
+    with pytest.raises(ValueError, match=r"`key` must be one key of jax.random; got .*Try jax.random.key\(0\)"):
+        cast(np.ones(1, np.float32), "bf16", "stochastic", key=key)

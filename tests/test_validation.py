@@ -239,8 +239,11 @@ def test_precision_figures(report):
     assert all("hidden 640 of 5120" in rows[name]["reason"] for name in ("pq_1", "pt_40"))
     rates = [rows[name]["predicted"] for name in ("pt_1", "pt_10", "pt_40")]
     assert rates[0] == 1.0
-    assert rates[0] > rates[1] > rates[2] > 0.9
-    assert abs(rows["pt_10"]["relative_error"]) < 2e-3
+    assert rates[0] >= rates[1] > rates[2]
+    assert abs(rows["pt_10"]["relative_error"]) < 1e-3
+    lost = [1.0 - rows["pt_40"][which] for which in ("predicted", "measured")]
+    assert 1 / 4 < lost[0] / lost[1] < 4  # rare events: the order of magnitude is what a narrower stack can say
+    assert 1 / 4 < rows["pq_8"]["predicted"] / rows["pq_8"]["measured"] < 4
     assert 0.9 <= rows["pr_r649a"]["predicted"] <= 1.4  # published as 0.9 to 1.2 %
     assert rows["pr_r595a"]["reason"] == "the weights and inputs of that model are not published"
 

@@ -8,6 +8,7 @@ from ._args_dump import ArgsDump as ArgsDump
 from ._args_dump import DumpedArg as DumpedArg
 from ._args_dump import read_args_dump as read_args_dump
 from ._args_dump import write_args_dump as write_args_dump
+from ._args_stages import arguments_of as arguments_of
 from ._args_stages import dump_of as dump_of
 from ._args_stages import dumped_stages as dumped_stages
 from ._args_stages import task_ids as task_ids

@@ -1,9 +1,11 @@
 """Between the arguments that a device dumped and the stages of a program."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._dtypes import dtype_of
 from .._errors import PyptoxError
 from ..precision import Stage
 from ..program._graph import Graph
@@ -53,6 +55,44 @@ def dumped_stages(dump: ArgsDump, graph: Graph) -> list[Stage]:
             outputs[arg.task_id][_output(task, name)] = arg.value
     chosen = [number for number in tasks if inputs[number] or outputs[number]]
     return [Stage(tasks[n].label, inputs[n], outputs[n]) for n in sorted(chosen, key=lambda n: tasks[n].number)]
+
+
+def arguments_of(dump: ArgsDump, graph: Graph, kept: Mapping[str, np.ndarray] | None = None) -> list[Any]:
+    """What the device was given for each argument of the program, from what its tasks read before they ran.
+
+    Args:
+        dump: of the device.
+        graph: of the program.
+        kept: arguments by name that are known otherwise; taken before the dump's. Elements that no task reads are 0.
+
+    Raises:
+        PyptoxError: a task reads a part of an argument that neither has.
+    """
+    dumped = {stage.name: stage.inputs for stage in dumped_stages(dump, graph)}
+    kept, arguments = kept or {}, {b.number: b for b in graph.buffers if b.creator is None}
+    held = {n: np.array(kept.get(b.name, np.zeros(b.shape, dtype_of(b.dtype).jax))) for n, b in arguments.items()}
+    settled = {n: np.full(b.shape, b.name in kept or b.values is not None) for n, b in arguments.items()}
+    written = {n: np.zeros(b.shape, bool) for n, b in arguments.items()}
+    for task in graph.tasks:
+        for arg in task.args:
+            number = arg.tensor.buffer.number
+            if number not in arguments or not (arg.reads or arg.name in dumped.get(task.label, {})):
+                continue
+            places = arg.tensor.elements().reshape(-1)
+            open_ = ~(settled[number].reshape(-1) | written[number].reshape(-1))[places]
+            value = dumped.get(task.label, {}).get(arg.name)
+            if value is None and open_.any() and task.kernel is not None:
+                raise PyptoxError(
+                    f"`dump` must hold what {task.label} read of argument `{arguments[number].name}`; it does not. "
+                    "Dump it, or give a saved snapshot of the arguments (--replay)"
+                )
+            if value is not None:
+                held[number].reshape(-1)[places[open_]] = np.asarray(value).reshape(-1)[open_]
+                settled[number].reshape(-1)[places] = True
+        for arg in task.args:
+            if arg.writes and arg.tensor.buffer.number in arguments:
+                written[arg.tensor.buffer.number].reshape(-1)[arg.tensor.elements().reshape(-1)] = True
+    return [spec if spec.values is not None else held[n] for n, spec in enumerate(graph.arguments.values())]
 
 
 def _output(task: Task, name: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from ..chip._blocks import Blocks as Placed
 from ..chip._blocks import Served
 from ..chip._oracle import clusters_of
+from ..chip._retired import retirements
 from ..chip._timeline import Timeline
 from ..chip._workload import AIC, AIV, MIX, SHAPES, Workload
 from ..program._graph import Graph
@@ -47,9 +48,11 @@ def simulated_capture(timeline: Timeline, *, clock_hz: int = CLOCK_HZ, program: 
 
 
 def _left(timeline: Timeline, graph: Graph) -> Graph:
-    """The graph without what no run would leave: tensor-map edges of producers that had finished by the submission."""
-    finish, begun = timeline.times.finish, np.concatenate([[0.0], timeline.times.submitted])
-    edges = (e for e in graph.edges if e.source != "tensormap" or finish[e.pred] > begun[e.succ])
+    """The graph without what no run would leave: tensor-map edges of producers that had retired by the submission."""
+    begun = np.concatenate([[0.0], timeline.times.submitted])
+    free_at, retired = retirements(timeline.workload, timeline.times)
+    gone = (free_at[e.pred] <= e.succ and retired[e.pred] <= begun[e.succ] for e in graph.edges)
+    edges = (e for e, lapsed in zip(graph.edges, gone, strict=True) if e.source != "tensormap" or not lapsed)
     return replace(graph, edges=tuple(edges)) if timeline.workload.lapses else graph
 
 

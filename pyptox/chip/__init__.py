@@ -19,6 +19,7 @@ from ._edits import SetBlocks as SetBlocks
 from ._edits import SetConstant as SetConstant
 from ._edits import SetCores as SetCores
 from ._edits import SetDuration as SetDuration
+from ._edits import SetRings as SetRings
 from ._edits import Split as Split
 from ._explain import Explanation as Explanation
 from ._explain import explain as explain
@@ -30,6 +31,9 @@ from ._path import Piece as Piece
 from ._placing import Warm as Warm
 from ._placing import with_warms as with_warms
 from ._placing import without_warms as without_warms
+from ._pressure import Pressure as Pressure
+from ._pressure import pressure as pressure
+from ._ring_waits import RingWait as RingWait
 from ._scenario import AbstractEdit as AbstractEdit
 from ._scenario import Scenario as Scenario
 from ._simulate import makespan as makespan

@@ -147,6 +147,10 @@ def a5_schedule() -> Schedule:
     return dataclasses.replace(a2a3_schedule(), threads=4, sources=taken | {"threads": threads})
 
 
+MOST_US = 1e9
+"""The longest time that is taken for one, µs: a quarter of an hour."""
+
+
 def on_grid(time_us: Any) -> Any:
     """The nearest multiple of the grid of times.
 

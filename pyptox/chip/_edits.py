@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from .._errors import PyptoxError
+from ..rings import Limits, Storage, submissions
 from ._constants import CONSTANTS, on_grid
 from ._memory import COLUMNS
-from ._rows import averaged, scaled
+from ._rows import averaged, divided, scaled
 from ._scenario import AbstractEdit, Scenario
+from ._simulate import under
 from ._workload import MOST_BLOCKS, SHAPES
 
 
@@ -97,7 +99,10 @@ class AddDummy(AbstractEdit):
 
 @dataclass(frozen=True)
 class Split(AbstractEdit):
-    """The task becomes ``parts`` tasks that share its blocks; its consumers wait for all of them."""
+    """The task becomes ``parts`` tasks that share its blocks, and what these share out of its tensors.
+
+    Its consumers wait for all of them.
+    """
 
     task: str
     parts: int = 2
@@ -119,7 +124,13 @@ class Split(AbstractEdit):
             blocks += [amount // count + (part < amount % count) for part in range(count)]
             names += [work.names[number] + (f"[{part}]" if count > 1 else "") for part in range(count)]
         waits = [[place for pred in work.waits[row] for place in places[pred]] for row in rows]
-        return scenario.with_tasks(rows, waits, {"blocks": blocks, "names": names})
+        made = scenario.with_tasks(rows, waits, {"blocks": blocks, "names": names})
+        if made.workload.memory is None:
+            return made
+        part_of = {names[place]: part for n in chosen for part, place in enumerate(places[n])}
+        members = {n: part_of[name] for n, name in enumerate(made.workload.names) if name in part_of}
+        memory = divided(made.workload.memory, members, self.parts)
+        return dataclasses.replace(made, workload=dataclasses.replace(made.workload, memory=memory))
 
 
 @dataclass(frozen=True)
@@ -161,6 +172,13 @@ class Merge(AbstractEdit):
         if work.memory is not None and changed.memory is not None:
             memory = averaged(work.memory, members, weights, changed.memory, place)
             changed = dataclasses.replace(changed, memory=memory)
+        if work.storage is not None and changed.storage is not None:  # it makes what all of them made
+            stored = changed.storage.work
+            size, entries = stored.bytes.copy(), stored.entries.copy()
+            size[place] = work.storage.work.bytes[members].sum()
+            entries[place] = work.storage.work.entries[members].sum()
+            stored = dataclasses.replace(stored, bytes=size, entries=entries)
+            changed = dataclasses.replace(changed, storage=dataclasses.replace(changed.storage, work=stored))
         return dataclasses.replace(made, workload=changed, origin=tuple(origin))
 
 
@@ -212,6 +230,22 @@ class SetCores(AbstractEdit):
         if self.aic < 1:
             raise PyptoxError(f"`aic` must be at least 1; got {self.aic}")
         return scenario.on(scenario.hardware.replace(aic=self.aic, aiv=2 * self.aic))
+
+
+@dataclass(frozen=True)
+class SetRings(AbstractEdit):
+    """The rings have these capacities. A program's; of a workload only where it states its storage."""
+
+    limits: Limits
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        work, found = scenario.workload, scenario.graph
+        if work.storage is None and found is not None and work.tasks == len(found.tasks):
+            work = dataclasses.replace(work, storage=Storage(submissions(found), self.limits))
+        return dataclasses.replace(scenario, workload=under(work, self.limits))
+
+    def __str__(self) -> str:
+        return f"rings: {self.limits}"
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ class Explanation:
             "static_path": {"time_us": static.time_us, "tasks": list(static.tasks)},
             "critical": [vars(piece) for piece in self.timeline.critical()],
             "l2": self.timeline.mode,
+            "rings": [vars(wait) for wait in self.timeline.ring_waits],
             "warms": [vars(effect) | {"name": names[effect.task]} for effect in self.warms],
             "early_dispatch": [
                 {
@@ -130,7 +131,25 @@ class Explanation:
         chain = [names[n] for n in static.tasks]
         shown = " → ".join(chain if len(chain) <= SHOWN else [*chain[:3], "...", *chain[-3:]])
         lines.append(f"static path {static.time_us:,.2f} µs: {shown}")
-        return "\n".join([*lines, *self._warm_lines(), "", *self._early_lines()])
+        return "\n".join([*lines, *self._ring_lines(), *self._warm_lines(), "", *self._early_lines()])
+
+    def _ring_lines(self) -> list[str]:
+        t, waits = self.timeline, self.timeline.ring_waits
+        if not waits:
+            return []
+        names, on_path = t.workload.names, sum(wait.waited_us for wait in waits if wait.on_path)
+        lines = [
+            "",
+            f"rings: {len(waits):,} submissions waited {t.stalls.sum():,.2f} µs, {on_path:,.2f} µs of it on the path",
+        ]
+        for wait in sorted(waits, key=lambda w: (not w.on_path, -w.waited_us))[:SHOWN]:
+            what = wait.resource if wait.ring is None else f"{wait.resource} of ring {wait.ring}"
+            held = f"held by {names[wait.head]} in {wait.scope} until {names[wait.until]} finished"
+            path = ", on the path" if wait.on_path else ""
+            lines.append(f"  {names[wait.task]:<26} {wait.waited_us:>9.2f}  {what}, {held}{path}")
+        if len(waits) > SHOWN:
+            lines.append(f"  ... {len(waits) - SHOWN:,} submissions more; --json has them all")
+        return lines
 
     def _warm_lines(self) -> list[str]:
         without, names = self.timeline.without_warms, self.timeline.workload.names

@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
     """What a machine is compiled for: ``clusters`` and ``threads`` are exact, the others upper limits.
 
     ``early``: with early dispatch and ``sync_start``; ``regions`` and ``uses`` are 0 without memory,
-    ``contexts`` without warms.
+    ``contexts`` without warms; ``gated``: submissions wait for rings.
     """
 
     clusters: int
@@ -60,12 +60,13 @@ class Sizes(NamedTuple):
     regions: int
     uses: int
     contexts: int
+    gated: bool = False
 
 
 class Tasks(NamedTuple):
     """The workload, a row a task and one spare."""
 
-    submitted: Column
+    submitted: Column  # when each submission ends; where they wait for rings, what each costs
     shapes: Column
     blocks: Column
     durations: Column
@@ -76,6 +77,8 @@ class Tasks(NamedTuple):
     pointers: Column  # [tasks + 2] into successors
     successors: Column
     work: Column  # tasks to finish
+    gate: Column  # the first submission that waits for each task's finish; empty where none does
+    gating: Column  # how many finishes each submission waits for
 
 
 class Memory(NamedTuple):
@@ -108,9 +111,18 @@ class _Queues(NamedTuple):
     tails: jax.Array
 
 
+class _Gates(NamedTuple):
+    """The orchestrator; empty where no submission waits."""
+
+    gating: jax.Array  # finishes that each submission still waits for
+    begins: jax.Array  # when the next one could begin, if for none
+    submitted: jax.Array
+
+
 class _Carry(NamedTuple):
     small: Small
     queues: _Queues
+    gates: _Gates
     times: jax.Array
     dispatched: jax.Array
     retired: jax.Array
@@ -162,9 +174,11 @@ class _Machine:
             jnp.zeros(self.lines, jnp.int32),
         )
         nothing = self.steps.nothing(at_start(s.clusters, s.threads, self.lines, s.flight, self.tasks.work))
+        gates = _Gates(self.tasks.gating, jnp.zeros(()), jnp.full(self.rows if s.gated else 0, -1.0))
         carry = _Carry(
             nothing.small,
             queues,
+            gates,
             jnp.zeros((self.rows, 4)),
             jnp.zeros((self.rows, len(nothing.dispatched)), jnp.int32),
             jnp.zeros((self.rows, len(nothing.retired)), jnp.int32),
@@ -199,6 +213,7 @@ class _Machine:
         return _Carry(
             out.small,
             queues,
+            self.submits(carry.gates, s.following, task, event.time, kind),
             times.at[jnp.where(kind == FINISHED, task, self.sizes.tasks), 3].set(event.time),
             carry.dispatched.at[row].set(out.dispatched),
             carry.retired.at[jnp.where(kind == ENDED, task, self.sizes.tasks)].set(out.retired),
@@ -286,6 +301,24 @@ class _Machine:
         ]
         return jax.lax.switch(kind, branches if self.sizes.early else branches[: DUMMIES + 1], None)
 
+    def submits(self, gates: _Gates, following: jax.Array, task: jax.Array, now: jax.Array, kind: jax.Array) -> _Gates:
+        """The orchestrator after a submission, or after a finish that the next one may have waited for."""
+        if not self.sizes.gated:
+            return gates
+        submits, finishes = kind == SUBMITTED, kind == FINISHED
+        for_ = jnp.where(finishes, self.tasks.gate[task], self.sizes.tasks)
+        gating = gates.gating.at[for_].add(-1)
+        free = submits | (finishes & (for_ == following) & (gating[for_] == 0))
+        place = jnp.where(submits, task, self.sizes.tasks)
+        return _Gates(gating, jnp.where(free, now, gates.begins), gates.submitted.at[place].set(now))
+
+    def submission(self, carry: _Carry) -> jax.Array:
+        """When the next submission ends, as far as is known."""
+        at, following = self.tasks.submitted, carry.small.following
+        if not self.sizes.gated:
+            return at[following]
+        return jnp.where(carry.gates.gating[following] == 0, carry.gates.begins + at[following], jnp.inf)
+
     # which event comes next
 
     def upcoming(self, carry: _Carry) -> _Next:
@@ -306,7 +339,7 @@ class _Machine:
             able = jnp.where(self._drained(marked, fronts, since), jnp.inf, able)
         able = jnp.maximum(jnp.maximum(able, slots[:3]), jnp.where(waits[:3], s.emptied, -jnp.inf))
         idle = jnp.maximum(since[3], slots[3])
-        moments = jnp.concatenate([soonest[None], t.submitted[s.following][None], able, idle[None]])
+        moments = jnp.concatenate([soonest[None], self.submission(carry)[None], able, idle[None]])
         if early:
             stale = waits[_EARLY:] & (queues.waiting[fronts[_EARLY:]] == 0)
             admitted = jnp.where(waits, queues.eligible[rows], jnp.inf)[_EARLY:]
@@ -411,13 +444,14 @@ def compiled(sizes: Sizes):
         end = _Machine(sizes, constants, tasks, memory).run()
         q = end.queues
         records = end.dispatched, end.retired, q.woken, q.admitted, end.found, end.memory, end.beside
-        return end.small.full, q.ready, end.times, records
+        return end.small.full, q.ready, end.times, end.gates.submitted, records
 
     with jax.enable_x64(True):
         shaped = jax.ShapeDtypeStruct
         rows, f, i, b = (sizes.tasks + 1,), jnp.float64, jnp.int32, jnp.bool_
         columns = [(rows, d) for d in (f, i, i, f, b, b, b, i)]
         columns += [((sizes.tasks + 2,), i), ((sizes.edges,), i), ((), i)]
+        columns += [(rows if sizes.gated else (0,), i)] * 2
         some = rows if sizes.uses else (0,)
         kept = [(some, f)] * 4 + [((sizes.tasks + 2 if sizes.uses else 0,), i)]
         kept += [((sizes.uses,), i), ((sizes.uses,), f), ((sizes.regions,), f), ((sizes.regions,), f), ((), f)]

@@ -41,6 +41,8 @@ class Memory:
         together: blocks that the times of a task are for: as many as run at once.
         capacity: bytes of L2; the least recently used region goes first.
         warms: tasks that bring regions into L2 ahead of their use.
+        passes: how often the task reads each byte of the regions that it uses: as often as it has blocks where each
+            needs all of them, once where blocks share them out.
     """
 
     resident_us: np.ndarray
@@ -51,6 +53,7 @@ class Memory:
     together: np.ndarray
     capacity: float
     warms: Warms | None = None
+    passes: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def of(
@@ -64,8 +67,9 @@ class Memory:
         together: Sequence[float] | None = None,
         capacity: float = 192 * 2**20,
         warms: Warms | None = None,
+        passes: Sequence[Sequence[float]] | None = None,
     ) -> "Memory":
-        """From plain lists; ``together`` is 1 where left out.
+        """From plain lists; ``together`` and ``passes`` are 1 where left out.
 
         Raises:
             PyptoxError: times or sizes that are negative or not finite, an unknown region, or shares beyond 1.
@@ -90,14 +94,19 @@ class Memory:
         for task, each in enumerate(() if warms is None else warms.targets):
             if not all(0 <= region < len(regions) for region, _ in each) or (each and uses[task]):
                 raise PyptoxError(f"`warms` of task {task} must name known regions, and the task use none itself")
+        passes = [[1.0] * len(each) for each in uses] if passes is None else passes
+        for task, (each, times) in enumerate(zip(uses, passes, strict=False)):
+            if len(each) != len(times) or not all(1 <= many < float("inf") for many in times):
+                raise PyptoxError(f"`passes` of task {task} must be 1 or more for each region; got {list(times)}")
         resident, hbm, l2 = (on_grid(values) for values in (resident_us, hbm_us, l2_us))
         kept = tuple(tuple((int(region), float(share)) for region, share in each) for each in uses)
         sizes, blocks = np.asarray(regions, np.float64), np.asarray(together, np.float64)
-        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity), warms)
+        often = tuple(tuple(map(float, each)) for each in passes)
+        return cls(resident, hbm, l2, sizes, kept, blocks, float(capacity), warms, often)
 
     def columns(self) -> dict[str, Sequence]:
         """What has a row for every task."""
-        columns: dict[str, Sequence] = {name: getattr(self, name) for name in (*COLUMNS, "uses", "together")}
+        columns: dict[str, Sequence] = {name: getattr(self, name) for name in (*COLUMNS, "uses", "together", "passes")}
         return columns if self.warms is None else columns | {"warms": self.warms.targets}
 
     def taken(self, rows: Sequence[int], scale: np.ndarray) -> "Memory":
@@ -106,8 +115,22 @@ class Memory:
         resident, hbm, l2 = (on_grid(getattr(self, name)[index] * scale) for name in COLUMNS)
         uses = tuple(self.uses[row] if factor else () for row, factor in zip(rows, scale, strict=True))
         warms = None if self.warms is None else self.warms.taken(rows)
-        columns = {"resident_us": resident, "hbm_us": hbm, "l2_us": l2, "uses": uses, "warms": warms}
+        passes = tuple(self.passes[row] if factor else () for row, factor in zip(rows, scale, strict=True))
+        columns = {"resident_us": resident, "hbm_us": hbm, "l2_us": l2, "uses": uses, "warms": warms, "passes": passes}
         return replace(self, together=self.together[index], **columns)
+
+    def least(self, duration_us: np.ndarray, repeated: bool) -> np.ndarray:
+        """What a block of each task takes at least, whatever runs when, µs: only what no other task uses is cold.
+
+        Args:
+            duration_us: of the workload.
+            repeated: a round before may have left everything.
+        """
+        users = np.zeros(len(self.regions), np.int64)
+        for each in (*self.uses, *(() if self.warms is None else self.warms.targets)):
+            users[[region for region, _ in each]] += 1
+        found = [sum(share for region, share in each if repeated or users[region] > 1) for each in self.uses]
+        return duration_us - on_grid((duration_us - self.resident_us) * np.minimum(found, 1.0))
 
     def distances(self, runs: np.ndarray, repeated: bool) -> np.ndarray:
         """Bytes that were used since each region was; infinite where nothing was yet.

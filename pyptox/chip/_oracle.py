@@ -4,6 +4,8 @@ What is simulated:
 
 * The orchestrator submits tasks one after another; a submission costs ``submit_us + submit_edge_us x producers``, or
   ends when it was measured to. An allocation is complete when it is submitted.
+* A submission begins when the one before it has ended and all tasks are finished that it waits for, for a ring to
+  reclaim (:mod:`pyptox.rings._gates`).
 * A task is ready when it is submitted and its last producer is finished. Ready queues, one for each shape, are first
   in, first out. At the same time, a finish comes before an end, then a submission, then dispatches of MIX, AIC, AIV
   and dummy tasks; two finishes, or two ends, in the order of the tasks.
@@ -57,7 +59,7 @@ What is simplified:
 * A task is staged whole or not at all. A core that holds a block back is given nothing else, and is looked at as a
   busy one.
 
-What is left out: ring back-pressure and the release of storage.
+What is left out: the time that releasing and reclaiming storage take.
 """
 
 import copy
@@ -267,9 +269,12 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
     block = work.duration_us.tolist()
     submitted = [] if work.submitted_us is None else work.submitted_us.tolist()
     now = 0.0
-    for edges in work.wired.tolist() if work.submitted_us is None else ():
-        now += c["submit_us"] + c["submit_edge_us"] * edges
+    costs = [c["submit_us"] + c["submit_edge_us"] * edges for edges in work.wired.tolist()]
+    for cost in costs if work.submitted_us is None else ():
+        now += cost
         submitted.append(now)
+    gate = [work.tasks] * work.tasks if work.gate is None else work.gate.tolist()
+    gating = np.bincount(gate, minlength=work.tasks + 1).tolist()
     successors: list[list[int]] = [[] for _ in range(work.tasks)]
     missing = [len(preds) + 1 for preds in work.waits]  # producers to finish, and the submission
     unpublished = list(missing)  # producers to finish, or to publish all blocks if they are flagged
@@ -435,10 +440,17 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
     def drained(task: int, shape: int) -> bool:
         return bool(work.sync_start[task] and work.blocks[task] > each * (2 if shape == AIV else 1))
 
-    following, left = 0, int((work.shapes != ALLOC).sum())
-    while left:
+    following, left, begins = 0, int((work.shapes != ALLOC).sum()), 0.0
+
+    def submission() -> float:
+        """When the next submission ends, as far as is known."""
+        if following == work.tasks or gating[following]:
+            return _LATER
+        return submitted[following] if work.gate is None else begins + costs[following]
+
+    while left or (work.gate is not None and following < work.tasks):
         choices = [(retiring[0][0] if retiring else _LATER, 0)]
-        choices.append((submitted[following] if following < work.tasks else _LATER, 1))
+        choices.append((submission(), 1))
         drains = [(ready[queues[x][0]], x) for x in units if queues[x] and drained(queues[x][0], x)]
         for place, shape in enumerate((MIX, AIC, AIV)):
             if queues[shape] and (not drains or min(drains)[1] == shape):
@@ -460,11 +472,19 @@ def oracle(work: Workload, schedule: Schedule, clusters: int, repeated: bool = F
                 ended(task)
             else:
                 left -= phase
+                if phase == 1:
+                    gating[gate[task]] -= 1
+                    if gate[task] == following and not gating[following]:
+                        begins = time
                 for successor in successors[task]:
                     arrived(successor, time, phase == 1, phase == 0 or not work.early[task])
         elif kind == 1:
+            submitted[following] = begins = time
             if work.shapes[following] != ALLOC:
                 arrived(following, time, True, True)
+            else:
+                for column in (ready, dispatch, start, end, finish):
+                    column[following] = time
             following += 1
         elif kind == 5:
             task = queues[DUMMY].popleft()

@@ -18,6 +18,9 @@ from ._workload import AIC, AIV, DUMMY, MIX, Workload
 DURATION = "duration"
 """Names a piece of the path that is a task's own blocks."""
 
+RING = "ring"
+"""The step of a submission that waited for a ring."""
+
 SUBMITTED = "submitted"
 """Names the piece up to a task's submission, where that was measured."""
 
@@ -28,7 +31,8 @@ class Piece:
 
     Attributes:
         task: whose event it leads to.
-        step: ``submit``, ``dispatch``, ``start``, ``run``, ``retire`` or ``dummy``.
+        step: ``submit``, ``dispatch``, ``start``, ``run``, ``retire`` or ``dummy``; ``ring`` where the submission had
+            to wait for a ring until the piece before it was over: it takes no time of its own.
         start_us, end_us: where it lies.
         counts: how often each constant, and the task's ``duration``, make it up; ``submitted`` stands for the moment
             at which the task was measured to be submitted.
@@ -51,6 +55,9 @@ class Walk:
         self.values = schedule.values()
         self.wide = 2 * clusters
         self.edges = np.cumsum(work.wired)
+        begun = times.submitted - work.submission_costs(self.values)
+        late = begun > np.concatenate([[0.0], times.submitted[:-1]]) if work.gate is not None else begun > np.inf
+        self.waited = np.maximum.accumulate(np.where(late, np.arange(work.tasks), -1))
         self.now = 0.0
 
     def back(self) -> Iterator[Piece]:
@@ -62,7 +69,7 @@ class Walk:
         at: tuple | None = self._finish(task)
         while at is not None:
             step, task, counts, at = self._before(*at)
-            if counts:
+            if counts or step == RING:
                 before = now - self._length(task, counts)
                 yield Piece(task, step, before, now, counts)
                 now = self.now = before
@@ -94,7 +101,14 @@ class Walk:
     def _submission_back(self, task: int):
         if self.work.submitted_us is not None:
             return "submit", task, {SUBMITTED: 1}, None
-        return "submit", task, _some(submit_us=task + 1, submit_edge_us=int(self.edges[task])), None
+        since = int(self.waited[task])  # the last submission up to this one that waited for a ring
+        if since < 0:
+            return "submit", task, _some(submit_us=task + 1, submit_edge_us=int(self.edges[task])), None
+        edges = int(self.edges[task] - self.edges[since] + self.work.wired[since])
+        return "submit", task, _some(submit_us=task - since + 1, submit_edge_us=edges), ("ring", since)
+
+    def _ring_back(self, task: int):
+        return RING, task, {}, self._finish(pinning(self.work, self.times, task))
 
     def _ready_back(self, task: int):
         by = int(self.record.woken[task])
@@ -234,6 +248,13 @@ class Walk:
         shape, before = self.work.shapes[task], self.work.shapes[previous]
         cluster, lane = (unit // 2, 1 + unit % 2) if shape == AIV else (unit, which if shape == MIX else 0)
         return event, previous, cluster if before in (MIX, AIC) else 2 * cluster + lane - 1
+
+
+def pinning(work: Workload, times: Times, task: int) -> int:
+    """The task whose finish the submission of another waited for last."""
+    assert work.gate is not None
+    waited_for = np.flatnonzero(work.gate == task)
+    return int(waited_for[np.argmax(times.finish[waited_for])])
 
 
 def _some(**counts: int) -> dict[str, int]:

@@ -84,7 +84,7 @@ def with_warms(
         hbm_byte_us=float(hbm_byte_us),
         sdma=sdma,
     )
-    moved = dict(zip(COLUMNS, (issue, zeros, zeros), strict=True)) | {"together": ones, "uses": none}
+    moved = dict(zip(COLUMNS, (issue, zeros, zeros), strict=True)) | {"together": ones, "uses": none, "passes": none}
     columns = {name: column(getattr(memory, name), new) for name, new in moved.items()}
     values = {"names": [w.name for w in added], "shapes": [AIV] * len(added), "blocks": ones, "duration_us": issue}
     values |= {"edges": [len(a) for a in anchors]} | dict.fromkeys(("early", "sync_start", "predicated"), zeros)
@@ -94,7 +94,14 @@ def with_warms(
         before = [0.0 if w.anchor is None else work.submitted_us[w.anchor] for w in added]
         changed["submitted_us"] = column(work.submitted_us, before)
     memory = dataclasses.replace(memory, warms=brought if brought.contexts else None, **columns)
-    return dataclasses.replace(work, waits=column(kept, anchors), memory=memory, lapsed=None, **changed), places
+    if work.storage is not None:
+        new = [place + offset for offset, place in enumerate(at)]
+        rows = column(range(work.tasks), [max(0, place - 1) for place in at])
+        waits = column(kept, anchors)
+        stored = work.storage.work.copies(rows, waits, changed["edges"], names=changed["names"], fresh=new)
+        changed["storage"] = dataclasses.replace(work.storage, work=stored)
+    changed |= {"memory": memory, "lapsed": None, "gate": None}
+    return dataclasses.replace(work, waits=column(kept, anchors), **changed), places
 
 
 def without_warms(work: Workload) -> tuple[Workload, list[int]]:
@@ -111,14 +118,19 @@ def without_warms(work: Workload) -> tuple[Workload, list[int]]:
     waits = []
     for task in kept.tolist():
         waits.append(tuple(sorted({place[n] for p in work.waits[task] for n in anchors.get(p, {p})})))
-    columns: dict[str, Any] = {}
+    columns: dict[str, Any] = {"gate": None}
     for field in dataclasses.fields(Workload):
         was = getattr(work, field.name)
+        if field.name == "gate":
+            continue
         if isinstance(was, np.ndarray):
             columns[field.name] = was[kept]
         elif field.name == "names":
             columns[field.name] = tuple(was[n] for n in kept)
+    if work.storage is not None:
+        stored = work.storage.work.copies(kept.tolist(), waits, columns["edges"], names=columns["names"])
+        columns["storage"] = dataclasses.replace(work.storage, work=stored)
     rest: dict[str, Any] = {name: getattr(memory, name)[kept] for name in (*COLUMNS, "together")}
-    rest |= {"uses": tuple(memory.uses[n] for n in kept), "warms": None}
+    rest |= {name: tuple(getattr(memory, name)[n] for n in kept) for name in ("uses", "passes")} | {"warms": None}
     left: Memory = dataclasses.replace(memory, **rest)
     return dataclasses.replace(work, waits=tuple(waits), memory=left, **columns), kept.tolist()

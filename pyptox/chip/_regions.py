@@ -50,6 +50,14 @@ class Regions:
                 used[region] = used.get(region, 0.0) + share * self.sizes[region] / total
         return list(used.items())
 
+    def passes(self, task: Task, passes: dict[str, float]) -> list[float]:
+        """How often the task reads each byte of these regions; 1 of what it writes."""
+        used: dict[int, float] = {}
+        for arg in task.args:
+            for region in self._of(arg.tensor):
+                used[region] = max(used.get(region, 1.0), passes.get(arg.name, 1.0) if arg.reads else 1.0)
+        return list(used.values())
+
     def warmed(self, task: Task) -> list[tuple[int, float]]:
         """Regions that a warm brings, in order, each whole."""
         found = [region for tensor in task.warms for region in self._of(tensor)]

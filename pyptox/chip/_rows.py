@@ -50,7 +50,7 @@ def rebuilt(
     values: dict[str, Any] = {}
     for field in dataclasses.fields(work):
         was = getattr(work, field.name)
-        if was is None or field.name in ("memory", "lapses", "lapsed"):
+        if was is None or field.name in ("memory", "lapses", "lapsed", "storage", "gate"):
             continue
         column = [columns[field.name][n] for n in order] if field.name in columns else [was[rows[n]] for n in order]
         values[field.name] = np.array(column, was.dtype) if isinstance(was, np.ndarray) else tuple(column)
@@ -68,6 +68,10 @@ def rebuilt(
         values["memory"] = work.memory.taken(copies, ratios(values["duration_us"], work.duration_us[copies]))
     if "submitted_us" in values:
         values["submitted_us"] = np.maximum.accumulate(values["submitted_us"])
+    if work.storage is not None:
+        copies = [rows[n] for n in order]
+        moved = work.storage.work.copies(copies, kept, values["edges"], names=values["names"], fresh=new)
+        values["storage"] = dataclasses.replace(work.storage, work=moved)
     return Workload(**values, lapses=work.lapses), order
 
 
@@ -80,11 +84,54 @@ def averaged(of: Memory, members: Sequence[int], weights: np.ndarray, into: Memo
     for name in ("hbm_us", "l2_us"):  # what one core asks for is theirs over the blocks that it is for
         columns[name][place] = on_grid(weights @ (getattr(of, name)[chosen] * together / of.together[chosen]))
     shares: dict[int, float] = {}
+    often: dict[int, float] = {}
     for task, weight in zip(members, weights.tolist(), strict=True):
-        for region, share in of.uses[task]:
+        for (region, share), passes in zip(of.uses[task], of.passes[task], strict=True):
             shares[region] = shares.get(region, 0.0) + weight * share
-    uses = tuple(tuple(shares.items()) if at == place else each for at, each in enumerate(into.uses))
-    return dataclasses.replace(into, uses=uses, **columns)
+            often[region] = often.get(region, 0.0) + passes
+    uses, passes = list(into.uses), list(into.passes)
+    uses[place], passes[place] = tuple(shares.items()), tuple(often.values())
+    return dataclasses.replace(into, uses=tuple(uses), passes=tuple(passes), **columns)
+
+
+def divided(of: Memory, members: Mapping[int, int], count: int) -> Memory:
+    """Tasks that are parts of one, each with its own part of what that one's blocks share out among themselves.
+
+    Args:
+        of: the memory, where every part still uses all that the whole used.
+        members: tasks that are parts, and which part each is.
+        count: parts of each whole. A region that the whole passes over less often than this is divided.
+    """
+    cut = {
+        region
+        for task in members
+        for (region, _), passes in zip(of.uses[task], of.passes[task], strict=True)
+        if passes < count
+    }
+    if not cut:
+        return of
+    sizes, parts = of.regions.copy(), {}
+    for region in sorted(cut):
+        parts[region] = [region, *range(len(sizes), len(sizes) + count - 1)]
+        sizes = np.append(sizes, np.full(count - 1, sizes[region] / count))
+        sizes[region] /= count
+    uses, often = [], []
+    for task, (each, passes) in enumerate(zip(of.uses, of.passes, strict=True)):
+        rows = []
+        for (region, share), many in zip(each, passes, strict=True):
+            if region not in cut:
+                rows.append((region, share, many))
+            elif task in members and many < count:
+                rows.append((parts[region][members[task]], share, many))
+            else:
+                rows += [(part, share / count, many) for part in parts[region]]
+        uses.append(tuple((region, share) for region, share, _ in rows))
+        often.append(tuple(many for *_, many in rows))
+    warms = of.warms
+    if warms is not None:
+        targets = [[(part, x) for region, x in each for part in parts.get(region, [region])] for each in warms.targets]
+        warms = dataclasses.replace(warms, targets=tuple(map(tuple, targets)))
+    return dataclasses.replace(of, regions=sizes, uses=tuple(uses), passes=tuple(often), warms=warms)
 
 
 def scaled(work: Workload, factor: np.ndarray) -> Workload:

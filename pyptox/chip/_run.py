@@ -51,7 +51,7 @@ def _check(work: Workload, clusters: int) -> None:
 
 def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray, flight: int) -> tuple[Times, Record]:
     count, constants = work.tasks, schedule.values()
-    submitted = work.submissions(constants)
+    submitted = work.submissions(constants) if work.gate is None else work.submission_costs(constants)
     tasks, edges = _tasks(work, submitted, clusters)
     memory = _memory(work, distance, len(tasks.shapes) - 1)
     sizes = Sizes(
@@ -64,13 +64,16 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
         len(memory.size),
         len(memory.region),
         0 if work.memory is None or work.memory.warms is None else work.memory.warms.contexts,
+        work.gate is not None,
     )
     given = np.array([constants[name] for name in CONSTANTS])
     with persistent():
         machine = compiled(sizes)
-    full, ready, stamps, records = machine(given, tasks, memory)
+    full, ready, stamps, moments, records = machine(given, tasks, memory)
     if full:
         return _run(work, schedule, clusters, distance, 2 * flight)
+    if work.gate is not None:
+        submitted = _to_the_end(np.asarray(moments)[:count], np.asarray(stamps)[:count, 3], work.gate, submitted)
     alloc = work.shapes == ALLOC
     moments = (np.asarray(ready)[:count], *np.asarray(stamps)[:count].T)
     ready, taken, start, end, finish = (np.where(alloc, submitted, x) for x in moments)
@@ -84,6 +87,16 @@ def _run(work: Workload, schedule: Schedule, clusters: int, distance: np.ndarray
     )
 
 
+def _to_the_end(submitted: np.ndarray, finish: np.ndarray, gate: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """When each submission ended, those after the last finish too: allocations."""
+    done = int(np.count_nonzero(submitted >= 0))
+    submitted, now = submitted.copy(), float(submitted[done - 1]) if done else 0.0
+    for task in range(done, len(submitted)):
+        now = max(now, float(finish[gate == task].max(initial=0.0))) + float(cost[task])
+        submitted[task] = now
+    return submitted
+
+
 def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks, int]:
     """The workload as the machine takes it, and the size that its edges are padded to."""
     count, tasks = work.tasks, bucket(work.tasks)
@@ -95,6 +108,11 @@ def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks,
     wide = np.where(work.shapes == AIV, 2 * clusters, clusters)
     stageable = (work.shapes < DUMMY) & (work.blocks <= wide) & ~work.predicated
     rows = tasks + 1
+    gate = gating = np.zeros(0, np.int32)
+    if work.gate is not None:
+        some = np.where(work.gate < count, work.gate, tasks)
+        gate = _padded(some, rows, tasks, np.int32)
+        gating = _padded(np.bincount(some, minlength=rows)[:count], rows, 0, np.int32)
     return Tasks(
         _padded(submitted, rows, np.inf, np.float64),
         _padded(work.shapes, rows, ALLOC, np.int32),
@@ -107,6 +125,8 @@ def _tasks(work: Workload, submitted: np.ndarray, clusters: int) -> tuple[Tasks,
         pointers,
         _padded(succs[np.argsort(preds, kind="stable")], edges, 0, np.int32),
         np.int32((work.shapes != ALLOC).sum()),
+        gate,
+        gating,
     ), edges
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from .._errors import PyptoxError
 from ..hardware import Hardware, a2a3
 from ..program._graph import Graph
-from ._constants import CONSTANTS, Schedule, a2a3_schedule, on_grid
+from ..rings import Limits, Storage
+from ._constants import CONSTANTS, MOST_US, Schedule, a2a3_schedule, on_grid
 from ._costs import workload
 from ._memory import COLUMNS
 from ._retired import settled
@@ -25,6 +26,7 @@ def simulate(
     hardware: Hardware | None = None,
     schedule: Schedule | None = None,
     repeated: bool = False,
+    rings: Limits | None = None,
 ) -> Timeline:
     """Simulate a program's graph, or tasks given as arrays.
 
@@ -32,8 +34,15 @@ def simulate(
         what: a graph, whose blocks then take what the cost model says, or a workload.
         hardware: the chip; a2a3 by default.
         schedule: the scheduler's constants; those of a2a3 by default.
+        rings: capacities of the rings: where one is full the orchestrator waits until tasks are consumed. Where left
+            out, those of the runtime for a program with scopes of its own (`pp.scope`, `pp.loop`), and none for one
+            that leaves its scopes to the compiler, or for tasks without a storage; ``rings.unlimited()`` for none.
         repeated: L2 holds what a round of the same tasks left, as in a benchmark of one step; by default nothing that
             the tasks use, as for a step inside a network whose other steps have put it out.
+
+    Raises:
+        DeadlockError: a submission waits for its ring for ever.
+        PyptoxError: ``rings`` of tasks whose storage is not stated.
 
     The rules, and what is left out, are in :mod:`pyptox.chip._oracle`.
 
@@ -49,9 +58,24 @@ def simulate(
     clusters = clusters_on(hardware)
     schedule = schedule or a2a3_schedule()
     graph = what if isinstance(what, Graph) else None
-    work = workload(what, hardware) if isinstance(what, Graph) else what
+    work = workload(what, hardware, rings=rings) if isinstance(what, Graph) else under(what, rings)
     work, times, record = settled(work, schedule, clusters, repeated)
     return Timeline(work, schedule, clusters, times, record, hardware, graph, repeated)
+
+
+def under(work: Workload, rings: Limits | None) -> Workload:
+    """The tasks with other capacities; as they are where left out.
+
+    Raises:
+        PyptoxError: what they take of the rings is not stated.
+    """
+    if rings is None:
+        return work
+    if work.storage is None:
+        raise PyptoxError(
+            "`rings` needs tasks that state what they take of them: a program, or a workload with `storage`"
+        )
+    return dataclasses.replace(work, storage=Storage(work.storage.work, rings))
 
 
 def clusters_on(hardware: Hardware) -> int:
@@ -75,7 +99,9 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
 
     Returns:
         ``function(schedule, duration_us, memory_us)``: [tasks], and [3, tasks] of ``resident_us``, ``hbm_us`` and
-        ``l2_us``, which is the workload's own where left out; :func:`durations` gives both for a chip.
+        ``l2_us``; where left out they are the workload's own and go along with ``duration_us``, as in
+        :meth:`Workload.with_durations`; :func:`durations` gives both for a chip. Times that are no times (NaN,
+        infinite, negative) give NaN.
 
     >>> import jax
     >>> from pyptox import chip
@@ -90,6 +116,9 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
 
     def on_host(threads: int, constants: Any, duration_us: Any, memory_us: Any) -> tuple[np.ndarray, np.ndarray]:
         """The makespan, and its derivatives by constant and then by each time of each task."""
+        given = np.concatenate([np.ravel(x) for x in (constants, duration_us, memory_us)])
+        if not ((given >= 0) & (given <= MOST_US)).all():
+            return np.full((), np.nan, _widest()), np.full(len(CONSTANTS) + 4 * tasks, np.nan, _widest())
         numbers = dict(zip(CONSTANTS, np.asarray(constants, np.float64).tolist(), strict=True))
         schedule, changed = Schedule(**numbers, threads=threads), work.with_durations(np.asarray(duration_us))
         if work.memory is not None:
@@ -129,7 +158,14 @@ def makespan(work: Workload, *, hardware: Hardware | None = None, repeated: bool
     value.defvjp(forward, backward)
 
     def function(schedule: Schedule, duration_us: Any, memory_us: Any = None) -> Any:
-        return value(schedule, duration_us, jnp.asarray(own, _widest()) if memory_us is None else memory_us)
+        if jnp.shape(duration_us) != (tasks,):
+            raise PyptoxError(f"`duration_us` must be an array of {tasks} times; got shape {jnp.shape(duration_us)}")
+        if memory_us is None:
+            factor = jnp.where(
+                work.duration_us > 0, duration_us / np.where(work.duration_us > 0, work.duration_us, 1), 1
+            )
+            memory_us = jnp.asarray(own, _widest()) * factor[None]
+        return value(schedule, duration_us, memory_us)
 
     return function
 

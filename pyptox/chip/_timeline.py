@@ -17,8 +17,10 @@ from ._path import Piece, Totals, Walk, totals
 from ._workload import AIC, AIV, ALLOC, DUMMY, MIX, SHAPES, Workload
 
 if TYPE_CHECKING:
+    from ..rings import Run
     from ._blocks import Layout
     from ._landing import Landing
+    from ._ring_waits import RingWait
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,35 @@ class Timeline:
         work, times, record = settled(work, self.schedule, self.clusters, self.repeated)
         return Timeline(work, self.schedule, self.clusters, times, record, self.hardware, None, self.repeated), kept
 
+    @functools.cached_property
+    def stalls(self) -> np.ndarray:
+        """How long each submission waited for its ring, µs."""
+        from ._retired import stalls
+
+        return stalls(self.workload, self.times, self.schedule)
+
+    @functools.cached_property
+    def ring_waits(self) -> "tuple[RingWait, ...]":
+        """Submissions that waited for a ring: how long, for what, and which task pinned it (:mod:`._ring_waits`)."""
+        from ._ring_waits import ring_waits
+
+        return ring_waits(self)
+
+    @functools.cached_property
+    def rings(self) -> "Run | None":
+        """The account of the rings: peaks, scope statistics, stalls by resource; None where no storage is stated."""
+        from ._retired import replayed
+
+        return None if self.workload.storage is None else replayed(self.workload, self.times, self.schedule)
+
     @property
     def work_us(self) -> dict[str, float]:
         """Busy time of all AIC and of all AIV cores together."""
+        return self._work(self.times.block)
+
+    def _work(self, block_us: np.ndarray) -> dict[str, float]:
         work = self.workload
-        total = work.blocks * self.times.block
+        total = work.blocks * block_us
         mixed = float(total[work.shapes == MIX].sum())
         return {
             "AIC": float(total[work.shapes == AIC].sum()) + mixed,
@@ -111,7 +137,7 @@ class Timeline:
         kinds = {"AIC": self.clusters, "AIV": 2 * self.clusters}
         shares = {kind: self.work_us[kind] / (span * count) for kind, count in kinds.items()}
         shares["scheduler"] = self._scheduler_us() / (span * self.schedule.threads)
-        shares["orchestrator"] = float(self.times.submitted.max(initial=0.0)) / span
+        shares["orchestrator"] = (float(self.times.submitted.max(initial=0.0)) - float(self.stalls.sum())) / span
         return shares
 
     @property
@@ -142,16 +168,17 @@ class Timeline:
     def bound(self) -> list[str]:
         """What each task's dispatch waited for last.
 
-        ``submission`` or ``producer`` (it was not ready), ``scheduler`` (no thread was free), ``core`` (no slot was
-        open); of a staged task also ``publication`` (of its producers) and ``ready tasks``, which go first. Empty for
-        an allocation.
+        ``submission`` or ``producer`` (it was not ready), ``ring`` (its submission had waited for one), ``scheduler``
+        (no thread was free), ``core`` (no slot was open); of a staged task also ``publication`` (of its producers) and
+        ``ready tasks``, which go first. Empty for an allocation.
         """
         names = {THREAD: "scheduler", SLOT: "core", ELIGIBLE: "publication", EMPTIED: "ready tasks"}
         result = []
         for number, shape in enumerate(self.workload.shapes):
             cause = int(self.record.dispatched[number, 0])
             if cause == READY:
-                woken = "submission" if self.record.woken[number] < 0 else "producer"
+                submitted = "ring" if self.stalls[number] > 0 else "submission"
+                woken = submitted if self.record.woken[number] < 0 else "producer"
                 result.append("" if shape == ALLOC else woken)
             else:
                 result.append(names[cause])
@@ -165,6 +192,7 @@ class Timeline:
     def gaps(self) -> dict[str, np.ndarray]:
         """Where the time before each task's first block goes, µs by task.
 
+        ``ring``: its submission waited so long for a ring; later ones are late with it, at no charge of their own.
         ``detection``: from the last end of the producer that made it ready to that producer's finish; 0 where its
         submission did. ``queued``: from ready to taken up. ``pickup``: from taken up to the first start; for a staged
         task ``gate`` instead, from ready to the first start.
@@ -172,6 +200,7 @@ class Timeline:
         times, woken, staged = self.times, self.record.woken, self.staged
         late = (times.finish - times.end)[np.maximum(woken, 0)] if len(woken) else times.finish
         return {
+            "ring": self.stalls,
             "detection": np.where(woken >= 0, late, 0.0),
             "queued": np.where(staged, 0.0, times.dispatch - times.ready),
             "pickup": np.where(staged, 0.0, times.start - times.dispatch),
@@ -282,13 +311,16 @@ class Timeline:
 
     def static_path(self) -> StaticPath:
         """The critical path with unlimited cores, where every block of a task runs at once."""
+        return self._longest(self.times.block)
+
+    def _longest(self, block_us: np.ndarray) -> StaticPath:
         work = self.workload
         reach, before = [0.0] * work.tasks, [-1] * work.tasks
         for task, preds in enumerate(work.waits):
             for pred in preds:
                 if reach[pred] > reach[task] or before[task] < 0:
                     reach[task], before[task] = reach[pred], pred
-            reach[task] += float(self.times.block[task])
+            reach[task] += float(block_us[task])
         if not reach:
             return StaticPath(0.0, ())
         task = int(np.argmax(reach))
@@ -299,9 +331,14 @@ class Timeline:
 
     @property
     def bound_us(self) -> float:
-        """What no schedule beats: the larger of the static path and the work over the cores."""
-        cores = {"AIC": self.clusters, "AIV": 2 * self.clusters}
-        return max(self.static_path().time_us, *(self.work_us[kind] / n for kind, n in cores.items()))
+        """What no order of these tasks beats: the larger of the longest chain and the work over the cores.
+
+        Each block with nothing beside it but its own task's, and with all in L2 that another task uses too.
+        """
+        cores, least = {"AIC": self.clusters, "AIV": 2 * self.clusters}, self.times.block
+        if self.workload.memory is not None:
+            least = np.minimum(self.workload.memory.least(self.workload.duration_us, self.repeated), least)
+        return max(self._longest(least).time_us, *(self._work(least)[kind] / n for kind, n in cores.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
@@ -316,6 +353,11 @@ class Timeline:
             "bound_us": self.bound_us,
             "limit": self.limit,
             "utilisation": self.utilisation,
+            "rings": {
+                "stall_us": float(self.stalls.sum()),
+                "on_path_us": sum(wait.waited_us for wait in self.ring_waits if wait.on_path),
+                "waits": [vars(wait) for wait in self.ring_waits],
+            },
             "each_utilisation": {kind: shares.tolist() for kind, shares in self.each_utilisation.items()},
             "attribution": self.attribution(),
             "by_hardware": self.by_hardware(),
@@ -359,12 +401,16 @@ class Timeline:
         lines += [] if work.memory is None else [f"L2           {self.mode}"]
         static = self.static_path()
         lines.append(
-            f"bound        {self.bound_us:.2f} µs (static path {static.time_us:.2f} µs over {len(static.tasks)} tasks, "
-            f"or work over cores); {self.makespan_us / self.bound_us - 1:.0%} above it"
+            f"bound        {self.bound_us:.2f} µs in any order; {self.makespan_us / self.bound_us - 1:.0%} above it"
+            f"; static path {static.time_us:.2f} µs over {len(static.tasks)} tasks"
             if self.bound_us
             else "bound        0 µs"
         )
-        lines += [f"limit        {self.limit}", "", "of the makespan           µs   share"]
+        lines.append(f"limit        {self.limit}")
+        if self.stalls.any():
+            waited = int(np.count_nonzero(self.stalls))
+            lines.append(f"rings        {waited:,} submissions waited {self.stalls.sum():,.2f} µs for one")
+        lines += ["", "of the makespan           µs   share"]
         for name, part in sorted(self.attribution().items(), key=lambda item: -item[1]):
             if part:
                 lines.append(f"{name:<20} {part:>9.2f}  {part / span:>6.1%}")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._errors import PyptoxError
-from ._constants import on_grid
+from ..rings import Storage
+from ._constants import MOST_US, on_grid
 from ._memory import Memory, ratios
 
 SHAPES = ("MIX", "AIC", "AIV", "DUMMY", "ALLOC")
@@ -37,6 +38,9 @@ class Workload:
             where the schedule's constants say it.
         lapses: an edge costs nothing where its producer, one of ``waits``, has finished before the submission.
         lapsed: how many of each task's edges had so, by a simulation; none where left out.
+        storage: what the tasks take of the rings, and what there is; None where nothing waits for them.
+        gate: for each task the first submission that waits for its finish, for a ring to reclaim, by a simulation; the
+            number of tasks where none does. None where no submission waits.
 
     >>> chain = Workload.of(["AIC", "AIV"], [24, 48], [10.0, 5.0], [[], [0]])
     >>> chain.tasks, chain.edges.tolist()
@@ -56,6 +60,8 @@ class Workload:
     submitted_us: np.ndarray | None = None
     lapses: bool = False
     lapsed: np.ndarray | None = None
+    storage: Storage | None = None
+    gate: np.ndarray | None = None
 
     @property
     def tasks(self) -> int:
@@ -82,6 +88,7 @@ class Workload:
         names: Sequence[str] | None = None,
         submitted_us: Sequence[float] | None = None,
         lapses: bool = False,
+        storage: Storage | None = None,
     ) -> "Workload":
         """From plain lists; ``edges`` is the number of producers in ``waits`` where left out.
 
@@ -94,7 +101,8 @@ class Workload:
         count = len(shapes)
         given = {"blocks": blocks, "duration_us": duration_us, "waits": waits, "edges": edges}
         given |= {"early": early, "sync_start": sync_start, "names": names, "submitted_us": submitted_us}
-        given |= {"predicated": predicated} | ({} if memory is None else memory.columns())
+        given |= {"storage": None if storage is None else storage.work.names, "predicated": predicated}
+        given |= {} if memory is None else memory.columns()
         for name, value in given.items():
             if value is not None and len(value) != count:
                 raise PyptoxError(f"`{name}` must have an entry for each of {count} tasks; got {len(value)}")
@@ -129,6 +137,7 @@ class Workload:
             memory,
             moments,
             lapses,
+            storage=storage,
         )
 
     def kind(self, number: int) -> str:
@@ -150,15 +159,29 @@ class Workload:
         return name if bracket and part.removesuffix("]").isdigit() else self.names[number]
 
     def submissions(self, constants: Mapping[str, float]) -> np.ndarray:
-        """When each submission ends, µs: as measured, or one after another."""
+        """When each submission ends, µs: as measured, or one after another; where none waits for a ring."""
         if self.submitted_us is not None:
             return self.submitted_us
         ordinal, producers = np.arange(1.0, self.tasks + 1), np.cumsum(self.wired.astype(np.float64))
         return constants["submit_us"] * ordinal + constants["submit_edge_us"] * producers
 
+    def submission_costs(self, constants: Mapping[str, float]) -> np.ndarray:
+        """What each submission takes, µs."""
+        return constants["submit_us"] + constants["submit_edge_us"] * self.wired.astype(np.float64)
+
     def with_durations(self, duration_us: Any) -> "Workload":
-        """The same tasks with other durations of a block, µs; the times of its memory go along."""
-        changed, memory = on_grid(duration_us).reshape(self.tasks), self.memory
+        """The same tasks with other durations of a block, µs; the times of its memory go along.
+
+        Raises:
+            PyptoxError: another number of durations, or one that is no time.
+        """
+        given = np.asarray(duration_us, np.float64)
+        if given.shape != (self.tasks,):
+            raise PyptoxError(f"`duration_us` must be {self.tasks} times; got an array of shape {given.shape}")
+        if not ((given >= 0) & (given <= MOST_US)).all():
+            task = int(np.argmin((given >= 0) & (given <= MOST_US)))
+            raise PyptoxError(f"`duration_us` must be 0 to {MOST_US:g} µs; task {task} has {given[task]}")
+        changed, memory = on_grid(given), self.memory
         if memory is not None:
             memory = memory.taken(range(self.tasks), ratios(changed, self.duration_us))
         return dataclasses.replace(self, duration_us=changed, memory=memory)

@@ -11,6 +11,7 @@ import typer
 from .. import __version__
 from .._errors import PyptoxError
 from ._options import (
+    Caps,
     CaptureFolder,
     Chip,
     Dtype,
@@ -150,6 +151,7 @@ def explain(
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
     capture: CaptureFolder = None,
+    caps: Caps = None,
     repeated: Repeated = False,
     out: Out = None,
     as_json: Json = False,
@@ -158,12 +160,13 @@ def explain(
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
     if what is None or ".py:" in what:
-        given = {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages, "--set": settings}
-        given |= {"--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"}
-        idle = [name for name, value in given.items() if value or (name == "--stages" and value is not None)]
-        if idle:
-            kind = "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE"
-            raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
+        _refuse_of_a_kernel(
+            "a recorded run" if what is None else f"{what!r} is a program, whose sizes are NAME=VALUE",
+            {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages is not None}
+            | {"--set": settings, "--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"},
+        )
+    if caps and (what is None or ".py:" not in what):
+        raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} without one. Leave it out")
     if capture is not None:
         if sizes:
             raise ValueError(f"`SIZE=VALUE` belongs to a program; got {sizes[0]!r} with --capture. Leave it out")
@@ -171,7 +174,7 @@ def explain(
         return explain_capture(capture, out, as_json)
     assert what is not None
     if ".py:" in what:
-        return explain_program(what, sizes, hardware, repeated, out, as_json)
+        return explain_program(what, sizes, hardware, repeated, caps, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
     from ..hardware import preset
@@ -185,9 +188,20 @@ def explain(
 
 
 @app.command()
-@about_a_kernel
 def check(
-    problem: Problem,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
+    ] = None,
+    sizes: Sizes = None,
+    m: M = 0,
+    n: N = 0,
+    k: K = 0,
+    dtype: Dtype = "bf16",
+    inputs: Inputs = None,
+    groups: Groups = 8,
+    tile: Tile = "",
+    stages: Stages = None,
+    settings: Settings = None,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
     gate: Annotated[
@@ -199,36 +213,44 @@ def check(
     save: Annotated[Path | None, typer.Option(help="Keep inputs and float64 outputs in this new folder.")] = None,
     replay: Annotated[Path | None, typer.Option(help="Take inputs and float64 outputs from this folder.")] = None,
     attribute: Annotated[bool, typer.Option("--attribute", help="Say which lines the error comes from.")] = False,
+    walk: Annotated[
+        bool,
+        typer.Option("--walk", help="Name the first task, or named tile, that is bad though its inputs are good."),
+    ] = False,
+    capture: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Hold a program's args_dump of a device against the emulated golden instead."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify one configuration and compare its values with float64; exit 1 if either fails."""
-    from ..cost._verify import verify
-    from ..hardware import preset
-    from ..precision import attribute as attribute_error
-    from ..precision import examine, gates_named
+    """Verify a kernel's configuration or a program and compare its values with float64; exit 1 if either fails."""
+    from ._check import Asked, check_capture, check_kernel, check_program
 
-    chip, required = preset(hardware), gates_named(gate or [])
-    verification = verify(*problem, chip)
-    report = None
-    if verification.passed:
-        options: dict[str, Any] = {"distribution": distribution, "save_to": save, "replay": replay}
-        report = examine(*problem, chip, seed, gate=required, **options)
-    passed = report is not None and report.passed
-    blame = (
-        attribute_error(problem[0], *report.inputs, hardware=chip, **report.values) if attribute and report else None
+    if what is None:
+        raise ValueError("`check` needs a kernel or a program (FILE.py:NAME); got none. Try softmax --m 16 --n 64")
+    asked = Asked(hardware, seed, gate or [], distribution, save, replay, attribute, walk, as_json)
+    if ".py:" not in what:
+        if sizes or capture is not None:
+            raise ValueError(
+                f"`SIZE=VALUE` and --capture belong to a program; {what!r} is a kernel, which takes --m, --k, --n"
+            )
+        problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
+        return check_kernel(problem, asked)
+    _refuse_of_a_kernel(
+        f"{what!r} is a program, whose sizes are NAME=VALUE",
+        {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--set": settings}
+        | {"--stages": stages is not None, "--dtype": dtype != "bf16", "--groups": groups != 8},
     )
-    if as_json:
-        precision = report.to_dict() if report else None
-        content = {"passed": passed, "verification": verification.to_dict(), "precision": precision}
-        show(content | ({"attribution": blame.to_dict()} if blame else {}), True)
-    else:
-        print("passed" if passed else "FAILED")
-        print(verification)
-        print(report or "float64 check skipped: the configuration does not fit the chip")
-        if blame:
-            print(blame)
-    if not passed:
-        raise typer.Exit(1)
+    return (
+        check_program(what, sizes or [], asked) if capture is None else check_capture(what, sizes or [], capture, asked)
+    )
+
+
+def _refuse_of_a_kernel(kind: str, given: dict[str, Any]) -> None:
+    """Raise where an option of a kernel is given with something else."""
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
 
 
 def _reads_as(name: str, value: float) -> str:
@@ -428,12 +450,7 @@ def rings(
         str | None, typer.Argument(metavar="[PROGRAM]", help="FILE.py:NAME of a function marked @program.")
     ] = None,
     sizes: Annotated[list[str] | None, typer.Argument(metavar="[SIZE=VALUE]...", help="Sizes of the program.")] = None,
-    caps: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
-        ),
-    ] = None,
+    caps: Caps = None,
     solve: Annotated[
         bool, typer.Option("--solve", help="Find the smallest capacities and the scopes for them.")
     ] = False,
@@ -555,7 +572,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
         given = sys.argv[1:] if arguments is None else arguments
         print(f"error: {_option_of(error, given)}{error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.exit_code if isinstance(error, PyptoxError) else 2)
 
 
 def _option_of(error: Exception, arguments: Sequence[str]) -> str:

@@ -33,6 +33,12 @@ Repeated = Annotated[
 ]
 CaptureFolder = Annotated[Path | None, typer.Option("--capture", metavar="DIR", help="Folder of a run instead.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the files of the run to this folder.")]
+Caps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--caps", help="Capacities, heap=1GiB or task_window=16384,16384,16384,131072; one number serves all rings."
+    ),
+]
 
 Problem = tuple[Any, dict[str, Any], dict[str, Any]]
 """A kernel, the spec of every tensor, and its configuration."""

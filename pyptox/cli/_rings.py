@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..artifacts import SCOPE_STATS_FILE, read_scope_stats
+from ..chip import Pressure, pressure
 from ..hardware import Hardware
-from ..rings import Pressure, ScopeStats, parse_limits, pressure
+from ..rings import ScopeStats, parse_limits
 from ..rings._limits import parse_bytes
 from ._programs import graph_at
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
+from ._options import Caps, CaptureFolder, Chip, Json, Out, ProgramPlace, Repeated, Sizes, show
 
 if TYPE_CHECKING:
-    from .. import artifacts, chip
+    from .. import artifacts, chip, rings
     from .. import program as programs
 
 
@@ -52,6 +52,7 @@ def simulate(
     program: ProgramPlace = None,
     sizes: Sizes = None,
     capture: CaptureFolder = None,
+    caps: Caps = None,
     repeated: Repeated = False,
     hardware: Chip = "a2a3",
     out: Out = None,
@@ -68,9 +69,10 @@ def simulate(
         not_with_capture(repeated)
         if asked():
             raise ValueError("`PYPTO_BENCH` times a program; got it with --capture. Unset it, or give PROGRAM")
+        _of_a_program(caps)
         answer = _replay_of(capture, program, hardware)
         return _answer(answer, answer.timeline, out, as_json, step_us=answer.simulated_us)
-    timeline = _timeline_of(program, sizes, hardware, repeated)
+    timeline = _timeline_of(program, sizes, hardware, repeated, caps)
     chosen = program_at(_required(program))
     rounds = in_users_code(chosen, lambda: rounds_asked_for(chosen, sizes or []))
     more = {"program": timeline.graph.name if timeline.graph else None}
@@ -81,12 +83,18 @@ def simulate(
 
 
 def explain_program(
-    place: str, sizes: Sequence[str] | None, hardware: str, repeated: bool, out: Path | None, as_json: bool
+    place: str,
+    sizes: Sequence[str] | None,
+    hardware: str,
+    repeated: bool,
+    caps: Sequence[str] | None,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """What the makespan of a program is made of."""
     from .. import chip
 
-    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated))
+    answer = chip.explain(_timeline_of(place, sizes, hardware, repeated, caps))
     _answer(answer, answer.timeline, out, as_json)
 
 
@@ -115,6 +123,7 @@ def what_if(
     blocks: Annotated[list[str] | None, typer.Option(help="NAME=BLOCKS: cut the same work otherwise.")] = None,
     duration: Annotated[list[str] | None, typer.Option(help="NAME=US: of one block.")] = None,
     cores: Annotated[int | None, typer.Option(help="Cube cores, each with two vector cores.")] = None,
+    caps: Caps = None,
     constants: Annotated[list[str] | None, typer.Option("--set", help="CONSTANT=VALUE, schedule or chip.")] = None,
     repeated: Repeated = False,
     hardware: Chip = "a2a3",
@@ -124,11 +133,13 @@ def what_if(
     """Change a program or a run, and simulate again: what moves, and what it saves.
 
     Tasks are named by kernel (every task of that name), by number (t3), or by both. Changes are made in the order of
-    the options above.
+    the options above, --caps first.
     """
     from .. import chip
 
-    edits: list[chip.AbstractEdit] = [chip.FlagProducer(name) for name in early or []]
+    limits = _limits_of(caps)
+    edits: list[chip.AbstractEdit] = [] if limits is None else [chip.SetRings(limits)]
+    edits += [chip.FlagProducer(name) for name in early or []]
     edits += [chip.FlagProducer(name, flag=False) for name in no_early or []]
     edits += [chip.AddDummy(name) for name in dummy or []]
     edits += [chip.RemoveEdge(*_pair(text, "--remove-edge")) for text in remove_edge or []]
@@ -142,6 +153,7 @@ def what_if(
     if not edits:
         raise ValueError("`what-if` needs a change; got none. Try --early-dispatch NAME, or --help for the others")
     if capture is not None:
+        _of_a_program(caps)
         not_with_capture(repeated)
         replay = _replay_of(capture, program, hardware)
         notes = [*(f"missing: {text}" for text in replay.capture.missing), *(f"assumed: {t}" for t in replay.assumed)]
@@ -167,6 +179,17 @@ def _graph_of(place: str | None, sizes: Sequence[str] | None, hardware: Any = No
     return graph_at(_required(place), sizes or [], hardware)
 
 
+def _limits_of(caps: Sequence[str] | None) -> "rings.Limits | None":
+    from ..rings import parse_limits
+
+    return parse_limits(part for text in caps for part in text.split()) if caps else None
+
+
+def _of_a_program(caps: Sequence[str] | None) -> None:
+    if caps:
+        raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} with --capture, whose waits are measured")
+
+
 def not_with_capture(repeated: bool) -> None:
     """A recorded run has its own durations, whatever L2 held."""
     if repeated:
@@ -174,13 +197,18 @@ def not_with_capture(repeated: bool) -> None:
 
 
 def _timeline_of(
-    place: str | None, sizes: Sequence[str] | None, hardware: str, repeated: bool = False
+    place: str | None,
+    sizes: Sequence[str] | None,
+    hardware: str,
+    repeated: bool = False,
+    caps: Sequence[str] | None = None,
 ) -> "chip.Timeline":
     from .. import chip
     from ..hardware import preset
 
     machine = preset(hardware)
-    return chip.simulate(_graph_of(place, sizes, machine), hardware=machine, repeated=repeated)
+    graph, limits = _graph_of(place, sizes, machine), _limits_of(caps)
+    return chip.simulate(graph, hardware=machine, repeated=repeated, rings=limits)
 
 
 def _replay_of(folder: Path, program: str | None, hardware: str) -> "artifacts.Replay":

@@ -34,6 +34,7 @@ class Options:
             back to make room. 1 after a benchmark has flushed L2 by writing.
         resident: tensors of which an earlier kernel left a share in L2, as ``(name, share)`` pairs.
         lanes: room for so many cores where blocks that differ are handed out under a trace.
+        full: the last wave is as full as the others, by blocks of other kernels: it has no more of the bandwidth.
     """
 
     warm: int = 2
@@ -45,6 +46,7 @@ class Options:
     dirty: float = 0.0
     resident: tuple[tuple[str, float], ...] = ()
     lanes: int = 64
+    full: bool = False
 
     def __post_init__(self) -> None:
         if self.sync not in ("manual", "auto"):
@@ -134,7 +136,7 @@ def record(
     active = minimum(recorder.blocks, cores)
     traffic = transfers(recorder, hardware.sizes, active, longest, dict(options.resident))
     # fewer cores run in the last wave
-    rest = recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
+    rest = active if options.full else recorder.blocks - (cdiv(recorder.blocks, cores) - 1) * cores
     rules = dict(options.rules)
     split = recorder.vector_split = 2 if kind == "MIX" else 1
     slices = recorder.vector_slices

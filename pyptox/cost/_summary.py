@@ -24,6 +24,7 @@ class Cost:
         cycles: execution on the busiest core, or of HBM where that takes longer.
         hbm_cycles: cycles that HBM is busy with the reads and the writes of all cores.
         blocks, waves: blocks of the grid, and how many one core executes at most.
+        cores: how many run a block each in a full wave.
         busy: cycles by pipe on that core.
         moved: bytes moved from and to GM by the whole kernel, whole lines: ``read``, ``write``; ``hbm`` of the read.
         useful: the bytes asked for: ``read``, ``write``.
@@ -38,6 +39,7 @@ class Cost:
     hbm_cycles: Any
     blocks: Any
     waves: Any
+    cores: Any
     busy: dict[str, Any]
     moved: dict[str, Any]
     useful: dict[str, Any]
@@ -79,6 +81,7 @@ def summary(
         hbm_cycles=hbm_cycles,
         blocks=recorder.blocks,
         waves=waves,
+        cores=nest.active,
         busy=busy([nest.walk]),
         moved=moved,
         useful=useful,

@@ -171,6 +171,7 @@ def _shared_out(
         hbm_cycles=hbm_cycles,
         blocks=blocks,
         waves=waves,
+        cores=active[0],
         busy={p: _total(leaf, blocks_each, weights) / whole * cycles for p, leaf in costs.busy.items()},
         moved=mean(costs.moved),
         useful=mean(costs.useful),

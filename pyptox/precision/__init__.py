@@ -28,6 +28,8 @@ from ._emulate import emulated as emulated
 from ._examine import Examination as Examination
 from ._examine import examine as examine
 from ._examine import survey as survey
+from ._examine_program import examine_program as examine_program
+from ._examine_program import sample_program_inputs as sample_program_inputs
 from ._gates import GATES as GATES
 from ._gates import AbstractGate as AbstractGate
 from ._gates import All as All
@@ -72,6 +74,7 @@ from ._stages import StageFinding as StageFinding
 from ._stages import StageWalk as StageWalk
 from ._stages import stages as stages
 from ._stages import walk as walk
+from ._walk_float64 import walk_float64 as walk_float64
 from ._walker import Site as Site
 from ._what_if import Configure as Configure
 from ._what_if import Outcome as Outcome

@@ -25,6 +25,7 @@ from ..cost._compilation_cache import persistent
 from ..hardware import Hardware
 from ..lang import _run
 from ..lang._kernel import Kernel
+from ._norm import norm
 from ._shadow import shadow_of
 from ._walker import Site
 
@@ -37,7 +38,7 @@ Functional = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndar
 
 
 def _norm(array: np.ndarray) -> float:
-    return float(np.linalg.norm(array)) or 1.0
+    return norm(array) or 1.0
 
 
 def along_error(candidate: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -190,13 +191,16 @@ class Attribution:
             return "exact: stored values and float64 agree in every element"
         scale, lines, sofar = self.observed or 1.0, [], 0.0
         lines.append(f"{'share':>9} {'of error':>9} {'sum':>8}  {'rms':>8}  where")
-        for share in self.shares[:rows]:
+        adding = [share for share in self.shares if share.share]
+        for share in adding[:rows]:
             sofar += share.share
             part = f"{share.share:9.2e} {share.share / scale:9.1%} {sofar / scale:8.1%}  {share.rms:8.1e}"
             lines.append(f"{part}  {share.where}  {share.site.operation} {share.site.types}")
-        rest = self.shares[rows:]
+        rest, idle = adding[rows:], len(self.shares) - len(adding)
         if rest:
             lines.append(f"{sum(share.share for share in rest):9.2e}  in {len(rest)} further places")
+        if idle:  # a constant that masks, say: what it rounds reaches no output
+            lines.append(f"{0:9.0f}  in {idle} places whose rounding reaches no output")
         return "\n".join(lines)
 
     def __str__(self) -> str:

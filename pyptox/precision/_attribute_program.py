@@ -19,7 +19,7 @@ from ..lang._types import Spec
 from ..program._graph import Graph, graph
 from ..program._program import Program
 from ..program._run import _specs
-from ..program._task import INOUT, OUTPUT, Arg, Task
+from ..program._task import OUTPUT, Arg, Task, adds
 from ..program._tensor import Tensor
 from ._attribute import Attribution, Functional, along_error, made_of, shares_of, weights_of
 from ._shadow import Shadow, shadow_of
@@ -130,16 +130,10 @@ def _forward(task: Task, contents: _Contents, hardware: Hardware | None) -> _Ste
     half = {name: (wide + low[name].astype(jnp.float64)) / 2 for name, wide in ideal.items()}
     for title, stored, wide in zip(kernel.outputs, made, exact, strict=True):
         arg = args[kernel.in_place.get(title, title)]
-        if _adds(task, arg, title):
+        if adds(task, arg, title):
             stored, wide = contents.read(arg.tensor)[0] + stored, _shadow(contents, arg.tensor) + wide
         contents.write(arg, stored, wide)
     return _Step(task, shadow, low, half, np.asarray(statistics))
-
-
-def _adds(task: Task, arg: Arg, title: str) -> bool:
-    """The output is added atomically to what is there."""
-    assert task.kernel is not None
-    return arg.direction == INOUT and title not in task.kernel.in_place
 
 
 def _backward(steps: list[_Step], recorded: Graph, weights: list[np.ndarray]) -> list[np.ndarray]:
@@ -167,7 +161,7 @@ def _backward(steps: list[_Step], recorded: Graph, weights: list[np.ndarray]) ->
             whole = slopes.get(arg.tensor.buffer.number)
             here = jnp.zeros(specs[title].shape, jnp.float64) if whole is None else arg.tensor.read(whole)
             pulled.append(here)
-            if whole is not None and not _adds(step.task, arg, title):  # what was there before is overwritten
+            if whole is not None and not adds(step.task, arg, title):  # what was there before is overwritten
                 slopes[arg.tensor.buffer.number] = arg.tensor.write(whole, jnp.zeros_like(here))
         half = jnp.full(step.shadow.capacity, 0.5, jnp.float64)
         by_site, by_input = step.shadow.pull(step.low, step.high, half, tuple(pulled))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._dtypes import dtype_of
-from .._float64 import float64_scope
+from .._float64 import collected, float64_scope
 from ..cost._compilation_cache import persistent
 from ..hardware import Hardware, a2a3
 from ..lang import _run
@@ -34,6 +34,11 @@ _SMALLEST = 2.0**-126
 """Of float32: hosts take what is below for zero."""
 _ULPS = 4.0
 """Half units in the last place of an elementary operation; exp, division and roots are no more exact on the device."""
+
+_SUMS = frozenset(
+    ("move", "cast", "cast_on_drain", "named", "row_expand", "slice_columns", "concat_columns", "interleave", "add")
+) | {"row_sum", "column_sum"}
+"""Operations that copy or add what they are given: they do so with bounds of errors, too."""
 
 Place = tuple[str, int]
 """File and line."""
@@ -94,6 +99,8 @@ class _Bound(AbstractArithmetic):
         total = jnp.zeros(value.shape, jnp.float64)
         if not jnp.issubdtype(value.dtype, jnp.floating):
             return total
+        if operation.name in _SUMS and all(jnp.issubdtype(tile.payload.dtype, jnp.floating) for tile in values):
+            return operation.run(self.wide, *errors, **attributes).astype(jnp.float64)
         if operation.name == "matmul":
             left, right = (_with(tile, jnp.abs(tile.payload)) for tile in values[:2])
             total = operation.run(self.wide, errors[0], right, errors[2], **attributes)
@@ -209,19 +216,21 @@ def _narrowed_in(loop: Loop, found: dict[Place, None]) -> None:
             _narrowed_in(node, found)
 
 
-def error_bound(
+def bounded(
     kernel: Kernel,
     specs: Mapping[str, Spec],
     values: Mapping[str, Any],
     hardware: Hardware | None,
-    inputs: Mapping[str, np.ndarray],
+    inputs: Mapping[str, Any],
+    errors: Mapping[str, Any] | None = None,
     free: Sequence[Place] = (),
-) -> tuple[np.ndarray, ...]:
-    """The bound of every output's rounding error, float64, compiled once for each configuration.
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Every output in float64, and the bound of its rounding error: one trace, compiled once for each configuration.
 
     Args:
         kernel, specs, values, hardware: as in :func:`pyptox.precision.check`.
-        inputs: arrays by name; values of control inputs too.
+        inputs: arrays by name; values of control inputs too. Of a program in float64, as its earlier tasks made them.
+        errors: bounds of the errors that inputs come with, float64; none where left out.
         free: places whose narrowing buys no tolerance.
     """
     chip = hardware or a2a3()
@@ -229,34 +238,42 @@ def error_bound(
     bounds = trip_bounds(kernel, specs, dict(configuration), chip)
     with persistent(), float64_scope():
         compiled = _compiled(kernel, known, configuration, limits, tuple(bounds.items()), frozenset(free))
-        return tuple(np.asarray(e) for e in compiled({name: jnp.asarray(array) for name, array in inputs.items()}))
+        given, with_errors = ({n: jnp.asarray(a) for n, a in some.items()} for some in (inputs, errors or {}))
+        made, bound = compiled(given, with_errors)
+        return collected(tuple(kernel.outputs), made), collected(tuple(kernel.outputs), bound)
 
 
 @functools.lru_cache(maxsize=64)
 def _compiled(
     kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_items: tuple, bounds: tuple, free: frozenset
-) -> Callable[[dict], tuple]:
+) -> Callable[[dict, dict], tuple[tuple, tuple]]:
     specs, values = dict(specs_items), dict(values_items)
     hardware = a2a3().replace(**dict(sizes_items))
     past, inside = _run._reach(kernel, specs, values, hardware)
 
-    def run(inputs: dict) -> tuple:
+    def run(inputs: dict, errors: dict) -> tuple[tuple, tuple]:
         def place(name: str, error: bool) -> jax.Array:
             spec, source = specs[name], kernel.in_place.get(name, name)
-            if source in kernel.outputs or (error and (name in kernel.outputs or _floating(spec.dtype))):
+            if error and source in errors:
+                array = errors[source].astype(jnp.float64)
+            elif source in kernel.outputs or (error and (name in kernel.outputs or _floating(spec.dtype))):
                 array = jnp.zeros(spec.shape, jnp.float64)
             else:
                 array = inputs[source].astype(jnp.float64)
             return array if spec.values else jnp.pad(array, [(0, extra) for extra in past[name]])
 
-        wide, errors = (
+        wide, wide_errors = (
             _run._Run({name: place(name, error) for name in specs}, inside, hardware.sizes, True)
             for error in (False, True)
         )
-        errors.values = wide.values  # where loops and the grid stand
-        wide.outputs = errors.outputs = tuple(kernel.outputs)
-        walker = Walker(kernel, wide, _Bound(wide, errors, free), dict(bounds))
+        wide_errors.values = wide.values  # where loops and the grid stand
+        wide.outputs = wide_errors.outputs = tuple(kernel.outputs)
+        walker = Walker(kernel, wide, _Bound(wide, wide_errors, free), dict(bounds))
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
-        return tuple(errors.arrays[n][tuple(slice(0, size) for size in specs[n].shape)] for n in kernel.outputs)
+
+        def whole(arrays: dict) -> tuple:
+            return tuple(arrays[n][tuple(slice(0, size) for size in specs[n].shape)] for n in kernel.outputs)
+
+        return whole(wide.arrays), whole(wide_errors.arrays)
 
     return jax.jit(run)

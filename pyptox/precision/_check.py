@@ -10,19 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
+from .._float64 import widened
 from .._rounding import cast
 from ..hardware import Hardware, a2a3
 from ..lang._kernel import Kernel
 from ..lang._record import Recorder
 from ..lang._run import reference, run
 from ..lang._types import Spec
-from ._bound import error_bound, narrowed_carries
+from ._bound import Place, bounded, narrowed_carries
 from ._chunks import spacing_of
 from ._inputs import sample_inputs
+from ._norm import relative_norm
 from ._shrink import reduction_length, shrink
 
 LARGEST = 1 << 28
@@ -78,6 +81,9 @@ class PrecisionReport:
             return f"exact in all {self.elements:,} elements"
         word = "within" if self.passed else "beyond"
         text = f"{word} what rounding may cost ({self.bound_share:.2%} of it)"
+        if not math.isfinite(self.got) and math.isfinite(self.expected):
+            largest = float(jnp.finfo(dtype_of(self.dtype).jax).max)
+            text = f"not finite where float64 is; the largest {self.dtype} is {largest:.3g}"
         if self.narrowed:
             text += f"; {', '.join(self.narrowed)} narrows what a loop carries, which buys no tolerance"
         return text
@@ -141,8 +147,8 @@ def check(
     values, specs = compared(kernel, specs, values, chip, rows, columns)
     inputs = sample_inputs(kernel, specs, seed)
     got = _tuple(run(kernel, *inputs, hardware=chip, **values))
-    expected = golden_of(kernel, specs, *inputs, hardware=chip, **values)
-    return bound_report(kernel, specs, values, chip, inputs, got, expected, seed)
+    expected, bound = golden_and_bound(kernel, specs, values, chip, inputs)
+    return bound_report(kernel, specs, got, expected, bound, seed)
 
 
 def compared(
@@ -173,27 +179,61 @@ def compared(
     return values, specs
 
 
-def bound_report(
+@dataclass(frozen=True)
+class Bound:
+    """How large the error of each output may be, and the places whose narrowing buys nothing."""
+
+    errors: tuple[np.ndarray, ...]
+    narrowed: tuple[Place, ...] = ()
+
+
+def golden_and_bound(
     kernel: Kernel,
     specs: Mapping[str, Spec],
     values: Mapping[str, Any],
     chip: Hardware,
     inputs: Sequence[Any],
-    got: Sequence[Any],
-    expected: Sequence[Any],
-    seed: int,
-) -> PrecisionReport:
-    """The output that comes nearest to its bound, or exceeds it most."""
+    errors: Mapping[str, Any] | None = None,
+) -> tuple[tuple[np.ndarray, ...], Bound]:
+    """The float64 outputs, as :func:`golden_of` has them, and the bound of what rounding may make of them."""
     given = {
-        name: np.asarray(array.values, np.int32) if isinstance(array, Spec) else np.asarray(array)
+        name: np.asarray(array.values, np.int32) if isinstance(array, Spec) else widened(name, array)
         for name, array in zip(kernel.inputs, inputs, strict=True)
     }
     narrowed = tuple(narrowed_carries(kernel, specs, values, chip))
-    bounds = error_bound(kernel, specs, values, chip, given, narrowed)
-    length = reduction_length(kernel, specs)
+    made, bound = bounded(kernel, specs, values, chip, given, errors, narrowed)
+    return _saturated(kernel, specs, made), Bound(bound, narrowed)
+
+
+def bound_report(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    got: Sequence[Any],
+    expected: Sequence[Any],
+    bound: Bound,
+    seed: int,
+) -> PrecisionReport:
+    """The output that comes nearest to its bound, or exceeds it most."""
+    shown, length = {n: str(spec) for n, spec in specs.items()}, reduction_length(kernel, specs)
+    kinds = [specs[name].dtype for name in kernel.outputs]
+    return nearest_report(kernel.name, shown, kinds, got, expected, bound, length, seed)
+
+
+def nearest_report(
+    name: str,
+    shown: dict[str, str],
+    dtypes: Sequence[str],
+    got: Sequence[Any],
+    expected: Sequence[Any],
+    bound: Bound,
+    length: int,
+    seed: int,
+) -> PrecisionReport:
+    """:func:`bound_report` of outputs of these types, of a kernel or a program."""
+    places = tuple(f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in bound.narrowed)
     reports = [
-        _compare(kernel, specs, name, g, e, b, length, seed, narrowed)
-        for name, g, e, b in zip(kernel.outputs, got, expected, bounds, strict=True)
+        _compare(name, shown, dtype, g, e, b, length, seed, places)
+        for dtype, g, e, b in zip(dtypes, got, expected, bound.errors, strict=True)
     ]
     return max(reports, key=lambda report: (not report.passed, report.bound_share))
 
@@ -204,24 +244,26 @@ def _tuple(value: Any) -> tuple:
 
 def golden_of(kernel: Kernel, specs: Mapping[str, Spec], *inputs: Any, hardware: Hardware, **values: Any) -> tuple:
     """The float64 outputs as a tuple; narrow integers saturate, as the casts that make them do."""
-    made = _tuple(reference(kernel, *inputs, hardware=hardware, **values))
+    return _saturated(kernel, specs, _tuple(reference(kernel, *inputs, hardware=hardware, **values)))
+
+
+def _saturated(kernel: Kernel, specs: Mapping[str, Spec], made: tuple) -> tuple:
     kinds = [dtype_of(specs[name].dtype) for name in kernel.outputs]
     limits = [np.iinfo(k.jax) if k.name == "int8" else None for k in kinds]
     return tuple(m if i is None else np.clip(m, i.min, i.max) for m, i in zip(made, limits, strict=True))
 
 
 def _compare(
-    kernel: Kernel,
-    specs: Mapping[str, Spec],
     name: str,
+    shown: dict[str, str],
+    dtype: str,
     got: Any,
     expected: np.ndarray,
     accumulated: np.ndarray,
     length: int,
     seed: int,
-    narrowed: tuple[tuple[str, int], ...],
+    narrowed: tuple[str, ...],
 ) -> PrecisionReport:
-    dtype = specs[name].dtype
     floating = dtype_of(dtype).floating
     stored = np.asarray(got)
     with np.errstate(over="ignore", invalid="ignore"):  # beyond the largest value, and NaN
@@ -232,28 +274,27 @@ def _compare(
     error = np.where(np.isfinite(error), error, np.inf)
     ulp = spacing_of(stored.dtype).at(np.abs(expected))
     bound = np.maximum(accumulated, 0.5 * ulp)
-    if not floating:
-        bound = np.where(expected == np.round(expected), 0.0, bound)
+    if not floating:  # what is whole and comes less than half off rounds back to itself; casts add the other half
+        bound = np.where((expected == np.round(expected)) & (accumulated < 1.0), 0.0, bound)
     share = np.divide(error, bound, out=np.where(error > 0, np.inf, 0.0), where=bound > 0)
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     nearest = np.unravel_index(int(np.argmax(share)), share.shape)
-    norm = float(np.linalg.norm(expected))
     return PrecisionReport(
-        kernel=kernel.name,
-        compared={n: str(spec) for n, spec in specs.items()},
+        kernel=name,
+        compared=shown,
         dtype=dtype,
         reduction=length,
         max_abs=float(error[worst]),
         index=tuple(int(i) for i in worst),
         got=float(wide[worst]),
         expected=float(expected[worst]),
-        relative_l2=float(np.linalg.norm(error)) / norm if norm else float(np.linalg.norm(error)),
+        relative_l2=relative_norm(error, expected),
         max_ulp=float(np.max(apart / ulp)),
         exact=int(np.sum(wide == rounded)),
         elements=int(error.size),
         bound=float(bound[nearest]),
         bound_share=float(share[nearest]),
         seed=seed,
-        narrowed=tuple(f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in narrowed),
+        narrowed=narrowed,
         passed=bool((error <= bound).all()),
     )

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ._norm import Products
+
 _CHUNK = 1 << 16
 """Elements of a piece: its float64 temporaries stay in cache."""
 
@@ -60,6 +62,12 @@ class Pair:
         """The index of an element from its place in memory."""
         index = tuple(int(i) for i in np.unravel_index(position, self.candidate.shape))
         return index if self.rows is None else (int(self.rows[index[0]]), *index[1:])
+
+    def said(self, position: int, got: float, expected: float) -> tuple[float | int, float | int]:
+        """Both values at a place, integers in full."""
+        both = [a.reshape(-1)[position] if a.dtype.kind in "iu" else None for a in (self.candidate, self.reference)]
+        one, other = both
+        return got if one is None else int(one), expected if other is None else int(other)
 
 
 @dataclass(frozen=True)
@@ -130,8 +138,21 @@ def _chunk(start: int, candidate: np.ndarray, reference: np.ndarray) -> Chunk:
     if not finite.all():
         special = _special(c, r)
         c, r = np.where(finite, c, 0.0), np.where(finite, r, 0.0)
-    error = c - r
+    kinds, bytes_ = zip(*((a.dtype.kind, a.dtype.itemsize) for a in (candidate, reference)), strict=True)
+    if {*kinds} <= {"i", "u"} and max(bytes_) == 8:
+        error = _whole_error(candidate, reference)
+    else:
+        with np.errstate(over="ignore"):
+            error = c - r
     return Chunk(start, candidate, c, r, error, np.abs(error), np.abs(r), special)
+
+
+def _whole_error(candidate: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """The difference of integers of 64 bits, rounded once: both beyond 2^53 have no exact float64."""
+    c, r = (a if a.dtype == np.uint64 else a.astype(np.int64) for a in (candidate, reference))
+    above = c > r  # NumPy compares signed with unsigned ones by value
+    apart = np.where(above, c.view(np.uint64) - r.view(np.uint64), r.view(np.uint64) - c.view(np.uint64))
+    return np.where(above, 1.0, -1.0) * apart.astype(np.float64)
 
 
 def _special(c: np.ndarray, r: np.ndarray) -> Special:
@@ -144,6 +165,18 @@ def _special(c: np.ndarray, r: np.ndarray) -> Special:
 def shaped(name: str, candidate: Any, reference: Any) -> tuple[np.ndarray, np.ndarray]:
     """Both as arrays; raises where their shapes differ."""
     candidate, reference = np.asarray(candidate), np.asarray(reference)
+    for title, array in (("candidate", candidate), ("reference", reference)):
+        if array.dtype.kind in "OSUMmc" or array.dtype.names:
+            advice = "; compare its .real and .imag" if array.dtype.kind == "c" else ""
+            raise ValueError(f"`{name}` of the {title} must hold real numbers; got {array.dtype}{advice}")
     if candidate.shape != reference.shape:
         raise ValueError(f"`{name}` must have the reference's shape {reference.shape}; got {candidate.shape}")
     return candidate, reference
+
+
+def root_mean_square(pair: Pair) -> float:
+    """Of the reference, over what is finite."""
+    squares = Products()
+    for chunk in pair.chunks():
+        squares.add(chunk.reference, chunk.reference)
+    return squares.root(pair.candidate.size)

@@ -1,15 +1,19 @@
 """``compare``: a candidate beside a reference, as a value. It measures and does not judge; gates judge."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from .._errors import PyptoxError
-from ._chunks import Chunk, Pair, shaped
+from ._chunks import Chunk, Pair, root_mean_square, shaped
 from ._histogram import PERCENTILES, Histogram
+from ._norm import Products, cosine
+
+_SHARE_OF_RMS = 0.01
 
 THRESHOLDS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Relative errors of which a report gives the share of elements beyond."""
@@ -24,7 +28,9 @@ class LeafReport:
 
     Attributes:
         max_abs: the largest absolute error, at ``index``, where ``got`` is and ``expected`` should be.
-        max_relative: the largest relative error; infinite where a reference of zero is missed.
+        max_relative: the largest relative error, ``|candidate - reference| / max(|reference|, floor)``.
+        floor: of that and of the figures below. Near zero a relative error says nothing: a hundredth of ``rms``, unless
+            another was asked for. With a floor of 0 a missed zero is infinitely wrong.
         relative_l2: ``|candidate - reference| / |reference|`` in the 2-norm.
         rmse, bias: root of the mean squared error, and the signed mean error.
         rms: root mean square of the reference.
@@ -42,8 +48,8 @@ class LeafReport:
     elements: int
     max_abs: float
     index: tuple[int, ...]
-    got: float
-    expected: float
+    got: float | int
+    expected: float | int
     max_relative: float
     relative_l2: float
     rmse: float
@@ -57,18 +63,22 @@ class LeafReport:
     relative: dict[str, float]
     magnitude: dict[str, float]
     special: dict[str, int]
+    floor: float = 0.0
 
     def __str__(self) -> str:
         ulp = self.ulp
         lines = [
             f"{self.name} {self.dtype}[{','.join(map(str, self.shape))}]",
-            f"  max abs     {self.max_abs:.3g} at {self.index}: got {self.got:.8g}, expected {self.expected:.8g}",
+            f"  max abs     {self.max_abs:.3g} at {self.index}: got {number(self.got)}, "
+            f"expected {number(self.expected)}",
             f"  relative L2 {self.relative_l2:.3g}, RMSE {self.rmse:.3g} of RMS {self.rms:.3g}, bias {self.bias:+.2g}, "
             f"cosine {self.cosine:.9f}",
             f"  ulp         max {ulp['max']:.3g}, mean {ulp['mean']:.3g}, p50 {ulp['p50']:.3g}, p99 {ulp['p99']:.3g}, "
             f"p99.9 {ulp['p99.9']:.3g}",
             f"  equal       {self.equal:.2%} to the reference rounded to {self.dtype}",
-            "  beyond      " + ", ".join(f"{t:g}: {share:.3%}" for t, share in self.beyond.items()) + " (relative)",
+            "  beyond      "
+            + ", ".join(f"{t:g}: {share:.3%}" for t, share in self.beyond.items())
+            + f" (relative, of at least {self.floor:.2g})",
         ]
         for name in ("relative", "absolute", "magnitude"):
             row = ", ".join(f"{p} {value:.3g}" for p, value in getattr(self, name).items())
@@ -116,6 +126,7 @@ def compare(
     *,
     seed: int | None = None,
     thresholds: Sequence[float] = THRESHOLDS,
+    floor: float | Literal["rms"] = "rms",
 ) -> Report:
     """Measure how far ``candidate`` is from ``reference``, leaf by leaf, in float64.
 
@@ -126,15 +137,20 @@ def compare(
         reference: the same tree, of the same shapes; float64 as :func:`pyptox.reference` gives it, or any type.
         seed: of the inputs, for the record.
         thresholds: of the relative error.
+        floor: the least size that a relative error is taken of; ``rms`` is a hundredth of the reference's RMS.
+
+    Integers on both sides are compared exactly. Norms are scaled, so that they do not overflow before the errors do.
 
     Raises:
-        PyptoxError: the trees or shapes differ, or a leaf is empty.
+        PyptoxError: the trees or shapes differ, or a leaf is empty or holds no real numbers.
 
     >>> report = compare(np.float32([1, 2, 4]), np.float64([1, 2, 4.000001]))
     >>> report.leaves[0].index, round(report.leaves[0].ulp["max"], 2), round(report.leaves[0].equal, 2)
     ((2,), 2.1, 0.67)
     """
-    return Report(tuple(leaf_report(pair, thresholds) for pair in pairs(candidate, reference, seed)), seed)
+    if not (floor == "rms" or (isinstance(floor, int | float) and 0 <= floor < math.inf)):
+        raise PyptoxError(f"`floor` must be 'rms' or a number of at least 0; got {floor!r}")
+    return Report(tuple(leaf_report(pair, thresholds, floor) for pair in pairs(candidate, reference, seed)), seed)
 
 
 def pairs(candidate: Any, reference: Any, seed: int | None = None, baseline: Any = None) -> Iterator[Pair]:
@@ -167,11 +183,18 @@ def _leaves(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "value": leaf for path, leaf in found}
 
 
+def number(value: float | int) -> str:
+    """For a message: an integer in full."""
+    return str(value) if isinstance(value, int) else f"{value:.8g}"
+
+
 class _Sums:
     """What is added up over the pieces of one leaf."""
 
-    def __init__(self, thresholds: Sequence[float]):
-        self.square = self.reference = self.candidate = self.product = self.signed = self.ulp = 0.0
+    def __init__(self, thresholds: Sequence[float], floor: float, size: int):
+        self.floor, self.size = floor, size
+        self.square, self.reference, self.candidate, self.product = (Products() for _ in range(4))
+        self.signed = self.ulp = 0.0
         self.max_abs = self.max_relative = self.max_ulp = -1.0
         self.worst, self.got, self.expected = 0, 0.0, 0.0
         self.equal = self.finite = 0
@@ -185,21 +208,25 @@ class _Sums:
 
     def add(self, chunk: Chunk) -> None:
         c, r, absolute = chunk.candidate, chunk.reference, chunk.absolute
-        self.square += _dot(chunk.error, chunk.error)
-        self.reference += _dot(r, r)
-        self.candidate += _dot(c, c)
-        self.product += _dot(c, r)
-        self.signed += float(np.sum(chunk.error))
+        for sums, one, other in (
+            (self.square, chunk.error, chunk.error),
+            (self.reference, r, r),
+            (self.candidate, c, c),
+            (self.product, c, r),
+        ):
+            sums.add(one, other)
+        self.signed += float(np.mean(chunk.error)) * (len(r) / self.size)
         at = int(np.argmax(absolute))
         if absolute[at] > self.max_abs:
             self.max_abs, self.worst = float(absolute[at]), chunk.start + at
             self.got, self.expected = float(c[at]), float(r[at])
         unit = chunk.ulp
-        ulps = absolute / unit
+        with np.errstate(over="ignore"):  # of float64 itself, at a reference of 0
+            ulps = absolute / unit
         self.equal += _equal(chunk.stored, ulps)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            relative = absolute / chunk.magnitude
-        if chunk.magnitude.min() == 0.0:
+            relative = absolute / (np.maximum(chunk.magnitude, self.floor) if self.floor else chunk.magnitude)
+        if not self.floor and chunk.magnitude.min() == 0.0:
             relative[absolute == 0.0] = 0.0
         self.beyond += [np.count_nonzero(relative > threshold) for threshold in self.thresholds]
         columns = {"absolute": absolute, "relative": relative, "magnitude": chunk.magnitude, "ulp": ulps}
@@ -227,10 +254,6 @@ class _Sums:
         return {name: values[both] for name, values in columns.items()}
 
 
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.einsum("i,i->", a, b))  # np.dot would start threads for every piece
-
-
 def _equal(stored: np.ndarray, ulps: np.ndarray) -> int:
     """How many candidates are the reference rounded to their type: within half a unit; of a tie, the even one."""
     near, ties = int(np.count_nonzero(ulps < 0.5)), np.flatnonzero(ulps == 0.5)
@@ -238,22 +261,25 @@ def _equal(stored: np.ndarray, ulps: np.ndarray) -> int:
     return near + int(np.count_nonzero(word % word.dtype.type(2) == 0))
 
 
-def leaf_report(pair: Pair, thresholds: Sequence[float]) -> LeafReport:
-    """All figures of one leaf, in one pass."""
-    sums, size = _Sums(thresholds), pair.candidate.size
+def leaf_report(pair: Pair, thresholds: Sequence[float], floor: float | str = "rms") -> LeafReport:
+    """All figures of one leaf."""
+    least = _SHARE_OF_RMS * root_mean_square(pair) if isinstance(floor, str) else float(floor)
+    size = pair.candidate.size
+    sums = _Sums(thresholds, least, size)
     for chunk in pair.chunks():
         sums.add(chunk)
-    norm = np.sqrt(sums.reference)
-    error = np.sqrt(sums.square)
     counted = max(sums.finite, 1)
     ulp = {"max": sums.max_ulp, "mean": sums.ulp / counted}
     ulp |= sums.histograms["ulp"].percentiles((50.0, 99.0, 99.9))
-    length = np.sqrt(sums.candidate) * norm
-    cosine = float(min(sums.product / length, 1.0)) if length else float(sums.square == 0.0)
+    angle = cosine(sums.product, sums.candidate, sums.reference)
+    relative_l2, rmse = sums.square.root_over(sums.reference), sums.square.root(counted)
+    if math.isnan(angle):
+        angle = float(sums.square.total == 0.0)
     if sums.first is not None:
         sums.worst, sums.got, sums.expected = sums.first
-        sums.max_abs = sums.max_relative = ulp["max"] = error = np.inf
-        cosine = np.nan
+        sums.max_abs = sums.max_relative = ulp["max"] = relative_l2 = rmse = math.inf
+        angle = math.nan
+    got, expected = pair.said(sums.worst, sums.got, sums.expected)
     return LeafReport(
         name=pair.name,
         shape=pair.candidate.shape,
@@ -261,14 +287,14 @@ def leaf_report(pair: Pair, thresholds: Sequence[float]) -> LeafReport:
         elements=size,
         max_abs=sums.max_abs,
         index=pair.place(sums.worst),
-        got=sums.got,
-        expected=sums.expected,
+        got=got,
+        expected=expected,
         max_relative=sums.max_relative,
-        relative_l2=float(error / norm) if norm else float(error and np.inf),
-        rmse=float(error / np.sqrt(counted)),
-        bias=sums.signed / counted,
-        rms=float(norm / np.sqrt(counted)),
-        cosine=cosine,
+        relative_l2=relative_l2,
+        rmse=rmse,
+        bias=sums.signed * (size / counted),
+        rms=sums.reference.root(counted),
+        cosine=angle,
         ulp=ulp,
         equal=sums.equal / size,
         beyond={float(t): int(n) / size for t, n in zip(thresholds, sums.beyond, strict=True)},
@@ -276,4 +302,5 @@ def leaf_report(pair: Pair, thresholds: Sequence[float]) -> LeafReport:
         relative=sums.histograms["relative"].percentiles(PERCENTILES),
         magnitude=sums.histograms["magnitude"].percentiles(PERCENTILES),
         special=sums.special,
+        floor=least,
     )

@@ -1,7 +1,7 @@
-"""``examine``: one configuration of a kernel on chosen inputs, measured and judged; or against what was saved."""
+"""``examine``: a kernel or a program on chosen inputs, measured and judged; or against what was saved."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,23 +12,26 @@ from ..lang._kernel import Kernel
 from ..lang._run import run
 from ..lang._types import Spec
 from ._baseline import BASELINES, baseline
-from ._check import _tuple, bound_report, compared, golden_of
+from ._check import Bound, _tuple, compared, golden_and_bound, golden_of, nearest_report
 from ._compare import Report, compare
 from ._gates import AbstractGate, Finding, Verdict, judge
 from ._inputs import sample_inputs
-from ._snapshot import SnapshotError, identity_of, load, save
+from ._shrink import reduction_length
+from ._snapshot import Snapshot, SnapshotError, identity_of, load, save
 
 
 @dataclass(frozen=True)
 class Examination:
-    """A kernel's stored values beside float64: what was compared, how far it is off, and whether that passes.
+    """Stored values beside float64: what was compared, how far it is off, and whether that passes.
 
     Attributes:
+        kernel: its name, or the program's.
         compared: the specs that were compared: all of a reduction, part of a large output.
         distribution: of the inputs, or the folder that they were replayed from.
         report: every figure, by output.
         verdict: of the gate; without one, of the bound that rounding obeys.
-        inputs, values: what the kernel was run on, for what asks further.
+        golden: the float64 outputs.
+        inputs, values: what it was run on, for what asks further; a program has no values.
     """
 
     kernel: str
@@ -39,6 +42,7 @@ class Examination:
     verdict: Verdict
     inputs: tuple[Any, ...] = field(repr=False, compare=False)
     values: Mapping[str, Any] = field(repr=False)
+    golden: Mapping[str, np.ndarray] = field(repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -102,33 +106,22 @@ def examine(
     True
     """
     chip = hardware or a2a3()
-    identity = identity_of(kernel, specs, values, chip)
-    names = tuple(kernel.outputs)
-    if replay is not None and distribution != "normal":
-        raise SnapshotError(
-            f"`distribution` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got "
-            f"{_origin(distribution)}. Leave one out"
-        )
-    if replay is not None:
-        kept = load(replay, identity)
-        values, seed_of, origin = kernel.configuration(values), kept.seed, f"replayed from {replay}"
+    identity, kept = _taken(lambda: identity_of(kernel, specs, values, chip), replay, save_to, distribution)
+    if kept is not None:
+        values = kernel.configuration(values)
         inputs = [specs[name] if specs[name].values is not None else _kept(kept.inputs, name) for name in kernel.inputs]
-        expected = tuple(_kept(kept.golden, name) for name in names)
-        given = {
-            n: a if isinstance(a, Spec) else Spec(a.shape, str(a.dtype))
-            for n, a in zip(kernel.inputs, inputs, strict=True)
-        }
-        specs = kernel.specs(**given)
+        specs = kernel.specs(
+            **{
+                n: a if isinstance(a, Spec) else Spec(a.shape, str(a.dtype))
+                for n, a in zip(kernel.inputs, inputs, strict=True)
+            }
+        )
     else:
         values, specs = compared(kernel, specs, values, chip, rows, columns)
-        seed_of, origin = seed, _origin(distribution)
         inputs = sample_inputs(kernel, specs, seed, distribution)
-        expected = golden_of(kernel, specs, *inputs, hardware=chip, **values)
-    if save_to is not None:
-        arrays = {n: a for n, a in zip(kernel.inputs, inputs, strict=True) if not isinstance(a, Spec)}
-        save(save_to, arrays, dict(zip(names, expected, strict=True)), identity, seed_of)
-    subject = _Subject(kernel, specs, chip, inputs, expected, origin, seed_of)
-    return subject.examine(values, gate)
+    origin = _origin(distribution) if replay is None else f"replayed from {replay}"
+    subject = of_kernel(kernel, specs, values, chip, inputs, origin, seed if kept is None else kept.seed)
+    return subject.examine(gate, kept and kept.golden, save_to, identity)
 
 
 def survey(
@@ -158,57 +151,130 @@ def survey(
     _, common = (
         compared(kernel, specs, parts[0][0], chip, rows, max(shape[-1] for shape in shapes)) if parts else ({}, {})
     )
-    subjects: dict[tuple, _Subject] = {}
+    inputs = sample_inputs(kernel, common, seed, distribution) if parts else []
+    goldens: dict[tuple, dict[str, np.ndarray]] = {}
     results = []
     for values, _ in parts:
+        subject = of_kernel(kernel, common, values, chip, inputs, _origin(distribution), seed)
         choices = tuple(values[name] for name in kernel.choices)
-        if choices not in subjects:
-            inputs = sample_inputs(kernel, common, seed, distribution)
-            expected = golden_of(kernel, common, *inputs, hardware=chip, **values)
-            subjects[choices] = _Subject(kernel, common, chip, inputs, expected, _origin(distribution), seed)
-        results.append(subjects[choices].examine(values, gate))
+        results.append(subject.examine(gate, goldens.get(choices)))
+        goldens[choices] = results[-1].golden
     return results
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """A kernel with inputs and what float64 makes of them."""
+class Subject:
+    """What is examined, with its inputs.
 
-    kernel: Kernel
+    Attributes:
+        name: of the kernel or program.
+        specs: of every tensor that takes part.
+        outputs: names and types of what it makes.
+        run: the stored values.
+        golden: the float64 values; ``bounded`` gives them with a bound of each one's error.
+        baseline: plain JAX in the same types; None where there is none.
+        inputs: by name; specs of control inputs.
+        reduction: the longest sum.
+    """
+
+    name: str
     specs: Mapping[str, Spec]
-    chip: Hardware
-    inputs: Sequence[Any]
-    expected: tuple
+    outputs: Mapping[str, str]
+    run: Callable[[], tuple]
+    golden: Callable[[], tuple]
+    bounded: Callable[[], tuple[tuple, Bound]]
+    baseline: Callable[[], Any] | None
+    inputs: Mapping[str, Any]
+    reduction: int
     origin: str
     seed: int | None
+    values: Mapping[str, Any]
 
-    def examine(self, values: Mapping[str, Any], gate: AbstractGate | Mapping[str, AbstractGate] | None) -> Examination:
-        names = tuple(self.kernel.outputs)
-        got = _tuple(run(self.kernel, *self.inputs, hardware=self.chip, **values))
-        candidate, golden = (dict(zip(names, arrays, strict=True)) for arrays in (got, self.expected))
+    def examine(
+        self,
+        gate: AbstractGate | Mapping[str, AbstractGate] | None,
+        kept: Mapping[str, np.ndarray] | None = None,
+        save_to: str | os.PathLike[str] | None = None,
+        identity: Mapping[str, Any] | None = None,
+    ) -> Examination:
+        """Judge by ``gate``, or by the bound, against the golden that was ``kept`` or is computed now."""
+        made, bound = self.bounded() if gate is None else (self.golden() if kept is None else (), None)
+        golden = (
+            dict(zip(self.outputs, made, strict=True)) if kept is None else {n: _kept(kept, n) for n in self.outputs}
+        )
+        if save_to is not None:
+            arrays = {n: a for n, a in self.inputs.items() if not isinstance(a, Spec)}
+            save(save_to, arrays, golden, identity or {}, self.seed)
+        candidate = dict(zip(self.outputs, self.run(), strict=True))
         if gate is None:
-            verdict = self._bound(values, got)
+            assert bound is not None
+            verdict = self._within(bound, candidate, golden)
         else:
-            plain = baseline(self.kernel, self.inputs, values) if self.kernel.name in BASELINES else None
+            plain = self.baseline() if self.baseline is not None else None
             verdict = judge(gate, candidate, golden, baseline=plain, seed=self.seed)
         return Examination(
-            kernel=self.kernel.name,
+            kernel=self.name,
             compared={name: str(spec) for name, spec in self.specs.items()},
             distribution=self.origin,
             seed=self.seed,
             report=compare(candidate, golden, seed=self.seed),
             verdict=verdict,
-            inputs=tuple(self.inputs),
-            values=values,
+            inputs=tuple(self.inputs.values()),
+            values=self.values,
+            golden=golden,
         )
 
-    def _bound(self, values: Mapping[str, Any], got: tuple) -> Verdict:
-        bound = bound_report(
-            self.kernel, self.specs, values, self.chip, self.inputs, got, self.expected, self.seed or 0
+    def _within(self, limits: Bound, candidate: Mapping[str, Any], golden: Mapping[str, np.ndarray]) -> Verdict:
+        shown = {name: str(spec) for name, spec in self.specs.items()}
+        kinds = list(self.outputs.values())
+        bound = nearest_report(
+            self.name, shown, kinds, [*candidate.values()], [*golden.values()], limits, self.reduction, self.seed or 0
         )
         worst = f"error {bound.max_abs:.3g} at {bound.index}: got {bound.got:.8g}, expected {bound.expected:.8g}"
         text = f"{bound.summary}; {worst}" + ("" if self.seed is None else f"; seed {self.seed}")
-        return Verdict((Finding(", ".join(self.kernel.outputs), "bound", bound.passed, text),))
+        return Verdict((Finding(", ".join(self.outputs), "bound", bound.passed, text),))
+
+
+def of_kernel(
+    kernel: Kernel,
+    specs: Mapping[str, Spec],
+    values: Mapping[str, Any],
+    chip: Hardware,
+    inputs: Sequence[Any],
+    origin: str,
+    seed: int | None,
+) -> Subject:
+    """One configuration of a kernel."""
+    return Subject(
+        name=kernel.name,
+        specs=specs,
+        outputs={name: specs[name].dtype for name in kernel.outputs},
+        run=lambda: _tuple(run(kernel, *inputs, hardware=chip, **values)),
+        golden=lambda: golden_of(kernel, specs, *inputs, hardware=chip, **values),
+        bounded=lambda: golden_and_bound(kernel, specs, values, chip, inputs),
+        baseline=(lambda: baseline(kernel, inputs, values)) if kernel.name in BASELINES else None,
+        inputs=dict(zip(kernel.inputs, inputs, strict=True)),
+        reduction=reduction_length(kernel, specs),
+        origin=origin,
+        seed=seed,
+        values=values,
+    )
+
+
+def _taken(
+    identity: Callable[[], dict[str, Any]],
+    replay: str | os.PathLike[str] | None,
+    save_to: str | os.PathLike[str] | None,
+    distribution: str | Mapping[str, str],
+) -> tuple[dict[str, Any] | None, Snapshot | None]:
+    """The identity, where something is kept or replayed, and the snapshot that is replayed."""
+    if replay is not None and distribution != "normal":
+        raise SnapshotError(
+            f"`distribution` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got "
+            f"{_origin(distribution)}. Leave one out"
+        )
+    own = identity() if replay is not None or save_to is not None else None
+    return own, load(replay, own) if replay is not None else None
 
 
 def _origin(distribution: str | Mapping[str, str]) -> str:

@@ -1,13 +1,13 @@
 """Seeded inputs of named distributions: what random normal numbers hide, others show."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._dtypes import DType, dtype_of
+from .._dtypes import DType, format_of
 from .._errors import PyptoxError
 from .._rounding import cast
 from .._safetensors import read
@@ -95,13 +95,14 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -
         distribution: one of :data:`DISTRIBUTIONS`, or ``FILE.safetensors:NAME``, a slice of that tensor whose corner
             the seed picks.
         shape: of the array.
-        dtype: ``bf16``, ``fp16``, ``fp32``, ``int8`` or ``int32``; integers are within -128 to 127.
+        dtype: ``bf16``, ``fp16``, ``fp32``, ``fp8_e4m3fn``, ``fp8_e5m2``, ``int8`` or ``int32``; integers are within
+            -128 to 127.
         seed: of the draw.
 
     >>> draw("all_equal", (2,), "fp32", seed=1).tolist()
     [1.7291035652160645, 1.7291035652160645]
     """
-    return _draw(_generator(seed), distribution, tuple(shape), dtype_of(dtype))
+    return _draw(_generator(seed), distribution, tuple(shape), format_of(dtype))
 
 
 def _generator(seed: int) -> np.random.Generator:
@@ -165,21 +166,32 @@ def sample_inputs(
         seed: of the draw.
         distribution: as in :func:`draw`, for all inputs, or by name; ``normal`` where left out.
     """
-    chosen = distribution if isinstance(distribution, Mapping) else {}
-    by_name = distribution if isinstance(distribution, Mapping) else dict.fromkeys(kernel.inputs, distribution)
-    unknown = [name for name in by_name if name not in kernel.inputs]
-    if unknown:
-        raise PyptoxError(
-            f"`distribution` names {', '.join(unknown)}; the inputs of `{kernel.name}` are {', '.join(kernel.inputs)}"
-        )
-    generator = _generator(seed)
     integers = any(specs[name].dtype == "int32" and specs[name].values is None for name in kernel.inputs)
+    _generator(seed)  # refuses what is no seed
     places = places_of(kernel, specs, np.random.default_rng(seed + 1)) if integers else {}
+    return draw_all(specs, kernel.inputs, seed, distribution, places, kernel.name)
+
+
+def draw_all(
+    specs: Mapping[str, Spec],
+    names: Sequence[str],
+    seed: int,
+    distribution: str | Mapping[str, str],
+    places: Mapping[str, np.ndarray],
+    owner: str,
+) -> list[Any]:
+    """What :func:`sample_inputs` gives, with ``places`` where no distribution is asked for by name."""
+    chosen = distribution if isinstance(distribution, Mapping) else {}
+    by_name = distribution if isinstance(distribution, Mapping) else dict.fromkeys(names, distribution)
+    unknown = [name for name in by_name if name not in names]
+    if unknown:
+        raise PyptoxError(f"`distribution` names {', '.join(unknown)}; the inputs of `{owner}` are {', '.join(names)}")
+    generator = _generator(seed)
     return [
         specs[name]
         if specs[name].values is not None
         else places[name]
         if name in places and name not in chosen
-        else _draw(generator, by_name.get(name, "normal"), specs[name].shape, dtype_of(specs[name].dtype))
-        for name in kernel.inputs
+        else _draw(generator, by_name.get(name, "normal"), specs[name].shape, format_of(specs[name].dtype))
+        for name in names
     ]

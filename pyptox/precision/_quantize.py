@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from .._dtypes import format_of
@@ -59,7 +60,8 @@ def quantize(
     low)`` and ``zero = round(low - min(x, 0) / scale)``, so that zero is a value.
 
     Args:
-        x: ``(..., rows, columns)``; a token is a row, a channel a column.
+        x: ``(..., rows, columns)``; a token is a row, a channel a column. Finite, or refused; while it is being traced
+            nothing can be refused, and what shares a dynamic scale with a NaN or an infinity dequantises to NaN.
         dtype: ``int8``, ``fp8_e4m3fn`` or ``fp8_e5m2``; asymmetric needs an integer.
         per: one of :data:`GRANULARITIES`.
         group: elements of a row that share a scale; divides its length.
@@ -87,6 +89,12 @@ def quantize(
     x = jnp.asarray(x)
     if x.ndim == 0 or (group is not None and (group < 1 or x.shape[-1] % group)):
         raise PyptoxError(f"`x` must have a last axis that `group` divides; got shape {x.shape} and group {group}")
+    if not isinstance(x, Tracer) and not bool(jnp.isfinite(x).all()):
+        places = jnp.argwhere(~jnp.isfinite(x))
+        raise PyptoxError(
+            f"`x` must be finite; {len(places):,} elements are not, the first at {tuple(map(int, places[0]))}. Mend "
+            "them first: an integer would hide them"
+        )
     shape, wide = x.shape, x.astype(jnp.float32)
     if group is not None:
         wide = wide.reshape(*shape[:-1], -1, group)

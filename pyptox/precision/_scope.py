@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 import jax
+from jax.core import eval_context
 
 
 def rounded_apart(result: jax.Array, one: jax.Array) -> jax.Array:
@@ -26,5 +27,5 @@ def rounded_apart(result: jax.Array, one: jax.Array) -> jax.Array:
 @contextlib.contextmanager
 def stored_scope() -> Iterator[None]:
     """JAX has no float64 and computes on the first CPU device; the caller's settings are untouched."""
-    with jax.ensure_compile_time_eval(), jax.enable_x64(False), jax.default_device(jax.devices("cpu")[0]):
+    with eval_context(), jax.enable_x64(False), jax.default_device(jax.devices("cpu")[0]):
         yield

@@ -16,7 +16,7 @@ from ..hardware import Hardware
 from ..program._graph import Graph, graph
 from ..program._program import Program
 from ..program._run import _specs
-from ..program._task import OUTPUT, Task
+from ..program._task import OUTPUT, Task, adds
 from ._emulate import emulated
 from ._gates import AbstractGate, BitEqual, Verdict, judge
 
@@ -126,7 +126,7 @@ def _walk(recorded: Graph, arrays: Sequence[Any], hardware: Hardware | None) -> 
         for title, value in _computed(task, inputs, hardware).items():
             arg = args[task.kernel.in_place.get(title, title)]
             before = contents[arg.tensor.buffer.number]
-            if arg.direction == "INOUT" and title not in task.kernel.in_place:
+            if adds(task, arg, title):
                 value = np.asarray(arg.tensor.read(before)) + value
             whole = value if arg.direction == OUTPUT else np.asarray(arg.tensor.write(jnp.asarray(before), value))
             contents[arg.tensor.buffer.number], outputs[title] = whole, value

@@ -121,6 +121,11 @@ def what_if(
             new_time = explain(kernel, other.specs, changed, chip).time_us
         else:
             sites = sites_named(before.sites, change.site)
+            if isinstance(change, Widen) and not all(dtype_of(site.after).floating for site in sites):
+                raise PyptoxError(
+                    f"`site` of Widen must be a cast to a float; {change.site} quantises to an integer, and there is "
+                    "nothing wider to keep. Try Round, or a quantiser with finer scales"
+                )
             mode = KEPT if isinstance(change, Widen) else _mode(change.rounding)
             new_error = before.error(before.outputs(dict.fromkeys(sites, mode)))
             if isinstance(change, Widen):
@@ -244,6 +249,7 @@ class Widening:
         error_before, error: relative 2-norm of the error, as written and widened.
         time_before_us, time_us: predicted.
         tried: how many sets of casts were run.
+        quantised: casts to integers, which are the quantisation itself and are not widened.
     """
 
     sites: tuple[Site, ...]
@@ -253,13 +259,15 @@ class Widening:
     time_before_us: float
     time_us: float
     tried: int
+    quantised: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         if not self.passed:
-            return f"the gate fails even with every cast widened (error {self.error:.2e})"
+            rest = f"; {self.quantised} casts to integers have nothing wider to keep" if self.quantised else ""
+            return f"the gate fails even with every cast widened (error {self.error:.2e}){rest}"
         where = "no cast" if not self.sites else "; ".join(map(str, self.sites))
         return (
             f"widen {where}: error {self.error_before:.2e} to {self.error:.2e}, time {self.time_before_us:.2f} to "
@@ -276,7 +284,8 @@ def fewest_widened(
 ) -> Widening:
     """The smallest set of casts to widen so that ``gate`` passes. Every smaller set was run, and fails.
 
-    Sets of one size are tried in the order of the error that the attribution predicts to be left.
+    Sets of one size are tried in the order of the error that the attribution predicts to be left. Casts to integers
+    stay: they are the quantisation, and hold nothing wider.
 
     Args:
         kernel: a kernel.
@@ -322,6 +331,7 @@ def fewest_widened(
         float(explain(kernel, emulator.specs, values, chip).time_us),
         time_widened(kernel, chosen, emulator.specs, values, chip),
         tried,
+        len(emulator.sites) - len(sites),
     )
 
 

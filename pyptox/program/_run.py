@@ -16,7 +16,7 @@ from ..lang._run import _lookup
 from ..lang._types import Spec
 from ._graph import Graph, graph
 from ._program import Program
-from ._task import OUTPUT
+from ._task import OUTPUT, adds
 from ._tensor import ProgramError
 
 
@@ -195,7 +195,7 @@ def _execute(
             arg = args[kernel.in_place.get(title, title)]
             tensor = arg.tensor
             before = contents[tensor.buffer.number]
-            if arg.direction == "INOUT" and title not in kernel.in_place:  # an atomic add to what is there
+            if adds(task, arg, title):
                 value = tensor.read(before) + value
             contents[tensor.buffer.number] = (
                 value if arg.direction == OUTPUT else tensor.write(before, value.astype(before.dtype))

@@ -87,3 +87,9 @@ class Task:
         assert self.kernel is not None
         given = {arg.name: arg.tensor.spec for arg in self.args} | self.control
         return self.kernel.specs(**{name: given[name] for name in self.kernel.inputs})
+
+
+def adds(task: Task, arg: Arg, title: str) -> bool:
+    """Whether a task adds its output ``title`` to what ``arg`` holds, instead of replacing it."""
+    assert task.kernel is not None
+    return arg.direction == INOUT and title not in task.kernel.in_place

@@ -6,8 +6,11 @@ its scope has closed, and all before it have gone.
 """
 
 from ._deadlock import Deadlock as Deadlock
+from ._deadlock import DeadlockError as DeadlockError
 from ._deadlock import deadlock as deadlock
 from ._deadlock import passes as passes
+from ._gates import Storage as Storage
+from ._gates import gates as gates
 from ._limits import CODES as CODES
 from ._limits import RINGS as RINGS
 from ._limits import VISIBLE_BYTES as VISIBLE_BYTES
@@ -23,8 +26,6 @@ from ._place import as_it_is as as_it_is
 from ._place import crossing as crossing
 from ._place import last_uses as last_uses
 from ._place import place as place
-from ._report import Pressure as Pressure
-from ._report import pressure as pressure
 from ._run import Held as Held
 from ._run import Run as Run
 from ._smallest import Smallest as Smallest

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._errors import PyptoxError
 from ..program._scope import Scope
 from ._limits import CODES, RINGS, Limits, show_bytes
 from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, needs, open_entries, open_tasks, reclaimable
@@ -67,6 +68,20 @@ class Deadlock:
     def __str__(self) -> str:
         lines = [f"{self.error} ({self.code}): {self.cause}", f"  {self.what}"]
         return "\n".join([*lines, *(f"  would let it drain: {remedy}" for remedy in self.remedies)])
+
+
+class DeadlockError(PyptoxError):
+    """A submission waits for ever: the program is as it is, and does not pass.
+
+    Attributes:
+        deadlock: which, with its code, its cause and what would let it drain.
+    """
+
+    exit_code = 1
+
+    def __init__(self, deadlock: Deadlock) -> None:
+        super().__init__(f"{deadlock}\n  to see it with other capacities give `rings` (--caps)")
+        self.deadlock = deadlock
 
 
 def deadlock(work: Submissions, limits: Limits, found: Needs | None = None) -> Deadlock | None:

@@ -85,6 +85,7 @@ class _Orchestrator:
         self.held: list[int] = []
         self.boundaries: list[Boundary] = []
         self.late: list[tuple[int, int]] = []
+        self.reclaimed: dict[int, tuple[int, ...]] = {}
 
     def run(self, stuck: Deadlock | None) -> Run:
         count = self.work.count if stuck is None else stuck.task
@@ -187,6 +188,7 @@ class _Orchestrator:
             self.blockers[task] = other
             self.advance()
         self.stalls["tensormap"][task] = self.clock - start
+        self.reclaimed[task] = tuple(self.tail)
         return None
 
     def covered(self, task: int) -> list[int]:
@@ -280,6 +282,7 @@ class _Orchestrator:
             np.array(self.consumed + missing),
             np.array(self.held, np.int64),
             tuple(self.boundaries),
+            self.reclaimed,
             tuple(self.late),
             stuck,
         )

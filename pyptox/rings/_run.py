@@ -42,6 +42,7 @@ class Run:
         consumed: when each task could be given back, but for those before it on its ring.
         held: bytes of its ring's heap that are taken once each task has its own.
         boundaries: of scopes, in order.
+        reclaimed: by submission that waited for the tensor map, how many tasks of each ring were reclaimed for it.
         late: ``(producer, reader)`` where the reader is submitted after the producer's storage may have been reused.
         deadlock: why it stopped, or None.
     """
@@ -60,6 +61,7 @@ class Run:
     consumed: np.ndarray
     held: np.ndarray
     boundaries: tuple[Boundary, ...]
+    reclaimed: dict[int, tuple[int, ...]]
     late: tuple[tuple[int, int], ...]
     deadlock: Deadlock | None
 

@@ -1,7 +1,7 @@
 """What the orchestrator submits, as arrays: on which ring, how much of each resource, in which scope, for whom."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -139,6 +139,61 @@ class Submissions:
                 found[producer].append(task)
         return found
 
+    def copies(
+        self,
+        rows: Sequence[int],
+        waits: Sequence[Sequence[int]],
+        fanin: Sequence[int] | np.ndarray,
+        *,
+        names: Sequence[str],
+        fresh: Sequence[int] = (),
+    ) -> "Submissions":
+        """Copies of tasks in another number or order: the first of each has its storage, all are in its scope.
+
+        Args:
+            rows: the task that each is a copy of; of a new one the task in whose scope it is.
+            waits: places of what each waits for; edges that there were not before keep storage as well.
+            fanin: producers of each.
+            names: of each.
+            fresh: places of those that are new: they have no storage.
+
+        >>> Submissions.of([1024, 2048], waits=[[], [0]]).copies(
+        ...     [0, 1, 1], [[], [0], [0]], [0, 1, 1], names=["a", "b", "b"]
+        ... ).bytes.tolist()
+        [1024, 2048, 0]
+        """
+        of, new, place = np.array(rows, np.int64), set(fresh), dict[int, int]()
+        for at, row in enumerate(rows):
+            if at not in new:
+                place.setdefault(row, at)
+        owns = np.array([place.get(row) == at for at, row in enumerate(rows)], bool)
+        none: tuple[int, ...] = ()
+        holds = [
+            tuple(waits[at]) if at in new else self._held(row, waits[at], rows, place) for at, row in enumerate(rows)
+        ]
+        covers = [
+            tuple(place[p] for p in self.covers[row] if p in place) if own else none
+            for row, own in zip(rows, owns.tolist(), strict=True)
+        ]
+        return Submissions(
+            tuple(names),
+            self.scope[of],
+            np.where(owns, self.bytes[of], 0),
+            np.asarray(fanin, np.int64),
+            np.where(owns, self.entries[of], 0),
+            holds,
+            [tuple(each) for each in waits],
+            covers,
+            tuple(_moved(scope, of) for scope in self.scopes),
+            self.alloc[of] & owns,
+        )
+
+    def _held(self, row: int, waits: Sequence[int], rows: Sequence[int], place: dict[int, int]) -> tuple[int, ...]:
+        """What a copy of a task keeps: what the task kept, and what it did not wait for."""
+        kept, waited = set(self.holds[row]), set(self.waits[row])
+        found = {p for p in waits if rows[p] in kept or rows[p] not in waited}
+        return tuple(sorted(found | {place[p] for p in kept if self.alloc[p] and p in place}))
+
     def boundaries(self) -> Iterator[tuple[int, Scope, str]]:
         """Tasks submitted so far, scope, and ``begin`` or ``end``, in order of the program."""
         stack: list[Scope] = []
@@ -198,6 +253,14 @@ def aligned(size: np.ndarray) -> np.ndarray:
 
 def _bytes(buffer: Buffer) -> int:
     return int(np.prod(buffer.shape)) * dtype_of(buffer.dtype).bytes
+
+
+def _moved(scope: Scope, rows: np.ndarray) -> Scope:
+    """A scope around the copies of the tasks that were in it."""
+    end = len(rows) if scope.end is None else scope.end
+    inside = np.flatnonzero((rows >= scope.begin) & (rows < end))
+    begin = int(inside[0]) if len(inside) else int((rows < scope.begin).sum())
+    return replace(scope, begin=begin, end=None if scope.end is None else int(inside[-1]) + 1 if len(inside) else begin)
 
 
 def _innermost(scopes: tuple[Scope, ...], count: int) -> np.ndarray:

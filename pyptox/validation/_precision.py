@@ -9,14 +9,15 @@ import numpy as np
 
 from ..hardware import Hardware
 from ..precision import compare, quantize
-from ._layer_stack import DEEPEST, HEADS, SIZE, TOKENS, WIDTH, beyond
+from ._layer_stack import CONTEXT, DEEPEST, HEADS, SIZE, WIDTH, beyond
 from ._problem import NotCovered, Row, count, text
 
 _STACK = (
-    f"hidden {WIDTH} of 5120 ({HEADS} heads of {SIZE} over {TOKENS} keys)",
-    "uniform random weights",
+    f"hidden {WIDTH} of 5120 ({HEADS} heads of {SIZE})",
+    f"context {CONTEXT}, the mean of lengths up to 4096",
+    "uniform random weights and caches",
     "bf16 between layers",
-    "golden is plain JAX of the same types",
+    "golden is plain JAX that narrows where the tiles do",
 )
 _TOLERANCE = 5e-3
 """Of the three-tier gate, which states none: its row of 10 layers equals that of the series at this tolerance."""

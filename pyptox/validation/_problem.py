@@ -76,13 +76,15 @@ class Question(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """How one CSV file is read: a problem for a row, what a stated limit decides, what rows share, and how a row names
-    its outcome."""
+    """How one CSV file is read: a problem for a row, what a stated limit decides, what rows share, how a row names
+    its outcome; and, where answers rest on rows of the file itself, what was taken from these and what others may show.
+    """
 
     problem: Callable[[Row], Question]
     outcome: Callable[[Row, Hardware], str | None] = lambda row, hardware: None
     fill: Callable[[Sequence[Row]], list[Row]] = list
     measured: Callable[[Row], str | None] = lambda row: _stated_outcome(row)
+    rests_on: str = ""
 
 
 FAILED = ("compile_fail", "rejected", "runtime_fail")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class Report:
             "median_error": float(np.median(errors)) if errors else None,
             "ratios": self._ratios(name),
             "assumed": _by_assumption(rows),
+            "rests_on": FILES[name].rests_on if name in FILES else "",
             "outcomes": len(judged),
             "outcomes_agree": sum(r["outcome_predicted"] == r["outcome_measured"] for r in judged),
         }
@@ -132,6 +134,7 @@ class Report:
                 )
             outcomes = f"; outcomes {s['outcomes_agree']}/{s['outcomes']}" if s["outcomes"] else ""
             lines.append(f"{name}: {s['covered']} rows covered{error}{outcomes}")
+            lines += [f"  {line}" for line in textwrap.wrap(s["rests_on"], 118)]
             if len(s["assumed"]) <= _ASSUMPTIONS:
                 lines += [f"  {n} {reason}: error mean {off:.1%}" for reason, (n, off) in s["assumed"].items()]
             lines += [f"  {n} not covered: {reason}" for reason, n in s["not_covered"].items()]

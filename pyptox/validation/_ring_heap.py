@@ -199,5 +199,12 @@ def _ring(row: Row) -> int:
     return ring
 
 
-SOURCE = Source(problem, outcome, fill, measured_outcome)
+_RESTS_ON = (
+    "calibrated: which tensors the coarse prefill programs keep between stages, and in which scope, was read off "
+    "the marks and outcomes of this file; sizes follow from the model. These rows show that one program explains "
+    "them all, not more. Given capacities, outcomes follow from the runtime's rules without a fitted number. At "
+    "risk in other rows: marks under pressure, which depend on times; programs cut otherwise; task counts, which "
+    "are not stated and not compared."
+)
+SOURCE = Source(problem, outcome, fill, measured_outcome, _RESTS_ON)
 """How ``ring_heap.csv`` is read."""

@@ -151,6 +151,7 @@ def _cost(kernel: Kernel, hardware: Hardware | None) -> BlockCost:
     if hardware is None or kernel.product is None:
         return BlockCost(kernel.time_us, kernel.time_us, 0.0, 0.0, 1.0, {})
     k, n, depth, columns = kernel.product
+    # priced as launches that come one after another, which are nearer to the published means than overlapping ones
     return block_cost(product_task(16, k, n, depth, columns, "bf16"), hardware)
 
 

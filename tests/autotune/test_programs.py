@@ -83,3 +83,52 @@ def test_a_start_that_cannot_run_is_an_error():
         tune_program(build, SPACE, start=START | {"up.n": 2048, "up.k": 512})
     with pytest.raises(PyptoxError, match="`start` must be a point"):
         tune_program(build, SPACE, start=START | {"up.n": 100})
+
+
+COLD = (
+    px.spec((16, 4096), "bf16"),
+    px.spec((16, 4096), "fp32"),
+    px.spec((4096, 256), "bf16"),
+    px.spec((256, 1024), "bf16"),
+    px.spec((1024, 8192), "bf16"),
+)
+WIDTHS = autotune.Space(
+    **{
+        "mix.n": autotune.PowerOfTwo(16, 128),
+        "down.n": autotune.PowerOfTwo(64, 512),
+        "down.k": autotune.PowerOfTwo(64, 256),
+    }
+)
+
+
+def cold(values):
+    """A small product keeps two cores busy while the weights of the last one could come from HBM."""
+
+    def three(x, z, mix, up, down):
+        z = pp.submit(px.kernels.residual_add, z, z, name="norm", m=16, n=256)
+        y = pp.submit(px.kernels.matmul, x, mix, name="mix", m=16, n=values["mix.n"], k=256)
+        y = pp.submit(px.kernels.matmul, y, up, name="up", m=16, n=128, k=128)
+        tile = {"m": 16, "n": values["down.n"], "k": values["down.k"]}
+        return pp.submit(px.kernels.matmul, y, down, name="down", **tile), z
+
+    return pp.graph(pp.Program(three, "three", ("x", "z", "mix", "up", "down")), *COLD)
+
+
+def test_warms_and_tiles_together_are_never_slower_than_either_alone():
+    start = {"mix.n": 128, "down.n": 64, "down.k": 64}
+    tiles = tune_program(cold, WIDTHS, start=start, evaluations=40)
+    warms = autotune.prefetch(cold(start), budget=40)
+    both = tune_program(cold, WIDTHS, start=start, evaluations=40, prefetch=40)
+    assert both.start.time_us == tiles.start.time_us == warms.as_is_us
+    assert both.best.time_us < 0.97 * min(tiles.best.time_us, warms.best.time_us)
+    chosen = dict(both.best.config)
+    again = autotune.prefetch(cold(chosen), choices=[str(chosen.pop("prefetch"))])
+    assert again.tried[0].time_us == both.best.time_us
+    assert {change.parameter for change in both.changes} > {"prefetch"}
+    assert sum(change.saved_us for change in both.changes) == pytest.approx(both.start.time_us - both.best.time_us)
+
+
+def test_the_name_of_the_choice_of_warms_is_taken():
+    space = autotune.Space(prefetch=autotune.Boolean())
+    with pytest.raises(PyptoxError, match="`prefetch`"):
+        tune_program(cold, space, start={"prefetch": True}, prefetch=10)

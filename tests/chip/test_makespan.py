@@ -1,5 +1,6 @@
 """The makespan as a JAX function: jitted, over many candidates, through the cost model."""
 
+import dataclasses
 from pathlib import Path
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyptox as px
-from pyptox import chip
+from pyptox import PyptoxError, chip
 from pyptox import program as pp
 from pyptox.cli._programs import program_at
 
@@ -50,6 +51,31 @@ def test_float64_where_jax_has_it(problem):
         value = chip.makespan(work)(schedule, jnp.asarray(work.duration_us))
         assert value.dtype == jnp.float64
         assert float(value) == pytest.approx(chip.simulate(work, schedule=schedule).makespan_us, abs=1e-4)
+
+
+def test_what_a_task_moves_goes_along_with_its_time(random_workload):
+    work, schedule, _ = random_workload(4, tasks=20, memory=True, ties=False)
+    durations, function = jnp.asarray(work.duration_us), chip.makespan(work)
+    for factor in (0.5, 0.9, 1.0, 1.3):
+        expected = chip.simulate(work.with_durations(factor * work.duration_us), schedule=schedule).makespan_us
+        assert float(function(schedule, factor * durations)) == pytest.approx(expected, rel=1e-5)
+    slope = float(jax.grad(lambda k: function(schedule, k * durations))(1.0))
+    ends = [float(function(schedule, k * durations)) for k in (0.999, 1.001)]
+    assert slope == pytest.approx((ends[1] - ends[0]) / 0.002, rel=0.05)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
+def test_what_is_no_time_gives_no_number(problem, bad):
+    work, schedule, durations = problem
+    function = jax.jit(jax.value_and_grad(chip.makespan(work), argnums=1))
+    value, slope = function(schedule, durations.at[3].set(bad))
+    assert np.isnan(value)
+    assert np.isnan(slope).all()
+    assert np.isnan(function(dataclasses.replace(schedule, poll_us=bad), durations)[0])
+    with pytest.raises(PyptoxError, match=r"`duration_us` must be 0 to 1e\+09 µs; task 3 has"):
+        work.with_durations(np.where(np.arange(work.tasks) == 3, bad, 1.0))
+    with pytest.raises(PyptoxError, match="`duration_us` must be an array of 30 times"):
+        chip.makespan(work)(schedule, durations[:3])
 
 
 @pytest.mark.slow

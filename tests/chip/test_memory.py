@@ -9,8 +9,10 @@ import pytest
 import pyptox as px
 from pyptox import PyptoxError, chip
 from pyptox import program as pp
+from pyptox.chip._costs import filled
 from pyptox.chip._memory import COLUMNS
 from pyptox.chip._run import run
+from pyptox.cost import cost_of
 
 MIB = 2**20
 FREE = chip.a2a3_schedule().replace(**dict.fromkeys(chip.a2a3_schedule().values(), 0.0) | {"complete_us": 2.0**-10})
@@ -163,6 +165,51 @@ def test_slopes_agree_with_finite_differences(random_workload):
     assert wrong <= 0.02 * checked
 
 
+def _product(n):
+    @pp.program(sizes=lambda: {"x": px.spec((16, 4096), "bf16"), "w": px.spec((4096, n), "bf16")})
+    def product(x, w):
+        return pp.submit(px.kernels.matmul, x, w, name="p", m=16, n=256, k=256)
+
+    return product
+
+
+def test_a_kernel_alone_takes_what_the_cost_model_says_however_full_its_last_wave_is():
+    machine, spans = px.hardware.a2a3(), []
+    for blocks in (12, 24, 25, 32, 47, 48, 49):
+        graph = pp.graph(_product(256 * blocks))
+        task = graph.tasks[0]
+        assert task.kernel is not None
+        alone = cost_of(task.kernel, task.specs(), task.values, machine)
+        t = chip.simulate(graph, hardware=machine, schedule=FREE)
+        expected = float(alone.time_us) - float(machine.times.launch_us)
+        assert t.makespan_us == pytest.approx(expected, rel=0.01), blocks
+        spans.append(t.makespan_us)
+    assert spans == sorted(spans)
+
+
+def test_a_last_wave_that_others_fill_up_has_no_more_of_the_bandwidth():
+    def graph_of(again):
+        @pp.program(sizes=lambda: {"x": px.spec((16, 4096), "bf16"), "w": px.spec((4096, 256 * 34), "bf16")})
+        def two(x, w):
+            first = pp.submit(px.kernels.matmul, x, w, name="p", m=16, n=256, k=256)
+            if again == "behind":
+                return pp.submit(px.kernels.matmul, x, w, name="q", m=16, n=256, k=256, deps=[first])
+            return first, pp.submit(px.kernels.matmul, x, w, name="q", m=16, n=256, k=256)
+
+        return pp.graph(two)
+
+    machine = px.hardware.a2a3()
+    assert filled(graph_of("beside"), machine).tolist() == [True, False]
+    assert filled(graph_of("behind"), machine).tolist() == [False, False]
+    beside, behind = (chip.workload(graph_of(where), machine) for where in ("beside", "behind"))
+    whole = chip.workload(pp.graph(_product(256 * 48)), machine)
+    assert beside.duration_us[0] == pytest.approx(whole.duration_us[0], rel=0.05)  # as in two whole waves
+    assert behind.duration_us[0] == beside.duration_us[1] < 0.85 * beside.duration_us[0]
+    # HBM never moves more than it can: no wave of 24 blocks is shorter than what 24 of a full wave take
+    t = chip.simulate(graph_of("beside"), hardware=machine, schedule=FREE)
+    assert t.times.block[0] >= 0.95 * whole.duration_us[0]
+
+
 def test_a_programs_tasks_find_what_the_ones_before_have_made():
     from pyptox.cli._programs import program_at
 
@@ -186,6 +233,8 @@ def test_a_programs_tasks_find_what_the_ones_before_have_made():
         ({"uses": [[(1, 0.5)]]}, "`uses` of task 0"),
         ({"uses": [[(0, 0.6), (0, 0.6)]]}, "add up to 1"),
         ({"uses": [[], []]}, "`uses`"),
+        ({"passes": [[0.5]]}, "`passes` of task 0 must be 1 or more"),
+        ({"uses": [[(0, 0.5)]], "passes": [[]]}, "`passes` of task 0"),
     ],
 )
 def test_bad_memory_is_refused(change, message):

@@ -48,6 +48,29 @@ def open_chain(x, count):
     return value
 
 
+@pp.program(sizes=lambda n=20: {"x": px.spec((16, 1024), "fp32"), "count": px.spec((n, 16), "fp32")})
+def outer(x, count):
+    """What is made once, outside, and read in every turn; and what a turn makes for itself."""
+    kept = pp.empty(x.shape, "fp32")
+    kept = pp.submit(k.residual_add, x, x, out=kept, m=16, n=256)
+    for _ in pp.loop(range(count.shape[0])):
+        made = pp.submit(k.residual_add, kept, x, m=16, n=256)
+        pp.submit(k.residual_add, made, x, out=x, m=16, n=256)
+    return x
+
+
+def test_a_producer_whose_scope_is_open_does_not_retire_however_long_it_is_finished():
+    timeline = chip.simulate(pp.graph(outer, n=12), schedule=chip.a2a3_schedule().replace(submit_us=40.0))
+    work, times = timeline.workload, timeline.times
+    assert work.lapsed is not None
+    readers = [n for n in range(work.tasks) if 1 in work.waits[n]]
+    assert len(readers) == 12
+    assert times.finish[1] < times.submitted[readers[2]]
+    # it waits for what was made outside, for the last writer of x, which has not finished, and for those before that
+    reader = readers[6]
+    assert work.lapsed[reader] == len(work.waits[reader]) - 2 > 0
+
+
 def test_in_a_scope_that_stays_open_nothing_retires():
     timeline = chip.simulate(pp.graph(open_chain, n=200))
     assert timeline.workload.lapsed is None
@@ -66,7 +89,7 @@ def test_a_change_is_simulated_with_its_own_edges():
     assert answer.before.workload.lapsed is not None
     assert work.lapsed.sum() > answer.before.workload.lapsed.sum()
     producers = [np.array(p, np.int64) for p in work.waits]
-    assert _lapsed(work, producers, answer.after.times.finish, answer.after.schedule).tolist() == work.lapsed.tolist()
+    assert _lapsed(work, producers, answer.after.times, answer.after.schedule).tolist() == work.lapsed.tolist()
 
 
 def test_a_window_keeps_the_graph_small_and_what_is_simulated_the_same():

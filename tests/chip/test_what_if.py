@@ -157,6 +157,58 @@ def test_measured_submissions_stay():
         chip.what_if(work, [chip.SetConstant("submit_us", 1.0)])
 
 
+def _weights(n, parts):
+    """One product, or several of its columns each, from 32 blocks."""
+
+    @pp.program(sizes=lambda: {"x": px.spec((16, 4096), "bf16"), "w": px.spec((4096, n), "bf16")})
+    def products(x, w):
+        columns = [w[:, part * n // parts : (part + 1) * n // parts] for part in range(parts)]
+        return tuple(pp.submit(px.kernels.matmul, x, c, name="p", m=16, n=256, k=256) for c in columns)
+
+    return chip.simulate(pp.graph(products))
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_split_task_is_as_slow_as_a_program_that_is_written_so(parts):
+    whole, written = _weights(8192, 1), _weights(8192, parts)
+    result = chip.what_if(whole, [chip.Split("p", parts)])
+    assert result.after_us == pytest.approx(written.makespan_us, rel=0.1)
+    memory, start = result.after.workload.memory, whole.workload.memory
+    assert memory is not None
+    assert start is not None
+    assert memory.regions.sum() == start.regions.sum()
+    assert len(memory.regions) == len(start.regions) + 2 * (parts - 1)  # weights and outputs; all need the whole input
+    shared = set.intersection(*({region for region, _ in each} for each in memory.uses))
+    assert memory.regions[list(shared)].tolist() == [16 * 4096 * 2]
+
+
+def test_consumers_of_a_split_task_read_all_parts_of_what_it_makes():
+    memory = chip.Memory.of(
+        [5.0, 5.0], [5.0, 5.0], [1.0, 1.0], regions=[1000, 600], uses=[[(0, 0.0)], [(0, 0.5), (1, 0.5)]]
+    )
+    work = chip.Workload.of(["AIC", "AIC"], [4, 4], [9.0, 9.0], [[], [0]], memory=memory, names=["t0 a", "t1 b"])
+    split = chip.what_if(work, [chip.Split("a", 2)]).after.workload.memory
+    assert split is not None
+    assert split.regions.tolist() == [500.0, 600.0, 500.0]
+    assert split.uses == (((0, 0.0),), ((2, 0.0),), ((0, 0.25), (2, 0.25), (1, 0.5)))
+    both = chip.what_if(work, [chip.Split("a", 2), chip.Split("b", 2)]).after.workload.memory
+    assert both is not None
+    assert both.regions.sum() == memory.regions.sum()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_no_order_beats_the_bound(random_workload, part):
+    for seed in range(30 * part, 30 * part + 30):
+        work, schedule, _ = random_workload(seed, tasks=16, memory=True)
+        bound = chip.simulate(work, schedule=schedule).bound_us
+        for pred, succ in ((0, 9), (3, 12), (5, 15)):
+            try:
+                other = chip.what_if(work, [chip.AddEdge(f"t{pred}", f"t{succ}")], schedule=schedule)
+            except PyptoxError:  # it waits already, or cannot
+                continue
+            assert other.after_us >= bound - 1e-6
+
+
 def _edits(draw, count):
     name = st.integers(0, count - 1).map(lambda n: f"t{n}")
     pairs = st.tuples(name, name)

@@ -48,7 +48,7 @@ def run(capsys, *arguments: object) -> tuple[int, str, str]:
 
 
 def test_without_pressure_times_are_those_of_the_chip():
-    found, graph = rings.pressure(pp.graph(scoped)), pp.graph(scoped)
+    found, graph = chip.pressure(pp.graph(scoped)), pp.graph(scoped)
     timeline = chip.simulate(graph)
     np.testing.assert_allclose(found.run.submitted, timeline.times.submitted, rtol=1e-12)
     np.testing.assert_allclose(found.run.finish, timeline.times.finish, rtol=1e-12)
@@ -57,13 +57,13 @@ def test_without_pressure_times_are_those_of_the_chip():
 
 
 def test_pressure_adds_time_and_never_breaks_the_smallest():
-    found = rings.pressure(pp.graph(scoped), Limits().replace(heap=16 * KIB))
+    found = chip.pressure(pp.graph(scoped), Limits().replace(heap=16 * KIB))
     assert found.smallest.limits.heap[1] == 16 * KIB
     assert found.passed
     assert found.added_us > 0
     assert found.run.stalls["heap"].sum() == pytest.approx(found.run.stall_us)
     assert found.run.peak["heap"][1] == 16 * KIB
-    roomy = rings.pressure(pp.graph(scoped), Limits().replace(heap=32 * KIB))
+    roomy = chip.pressure(pp.graph(scoped), Limits().replace(heap=32 * KIB))
     assert roomy.run.time_us <= found.run.time_us
     site = found.run.stats.sites()[0]
     assert (site.visits, site.ring, site.allocated.heap) == (8, 1, 8 * 16 * KIB)
@@ -80,7 +80,7 @@ def test_a_peak_says_whose_bytes_it_is_and_what_is_stuck():
                 pp.submit(px.kernels.residual_add, inner, y, deps=[kept], m=16, n=256)
             return pp.submit(px.kernels.residual_add, kept, y, out=y, m=16, n=256)
 
-    found = rings.pressure(pp.graph(pinned))
+    found = chip.pressure(pp.graph(pinned))
     held = found.run.at_peak(3)
     assert held is not None
     assert held.head == 0

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..._dtypes import format_of
 from ..._errors import PyptoxError
-from .._chunks import Pair
+from .._chunks import Pair, root_mean_square
 from ._base import AbstractGate, AbstractLeafGate, Finding
 from ._elementwise import BitEqual
-from ._exceed import exceeding, root_mean_square
+from ._exceed import exceeding
 
 _U32 = 2.0**-24
 _TAIL = 6.0

@@ -7,9 +7,9 @@ import numpy as np
 
 from ..._errors import PyptoxError
 from ..._rounding import cast
-from .._chunks import Pair
+from .._chunks import Pair, root_mean_square
 from ._base import AbstractLeafGate, Finding, non_negative
-from ._exceed import Exceeding, exceeding, root_mean_square
+from ._exceed import Exceeding, exceeding
 
 
 def _absolute(pair: Pair, atol: float | str, rtol: float) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._chunks import Chunk, Pair
+from .._compare import number
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Exceeding:
     count: int
     elements: int
     index: tuple[int, ...]
+    position: int
     got: float
     expected: float
     allowed: float
@@ -32,9 +34,10 @@ class Exceeding:
                 f"{self.disagree:,} of {self.elements:,} elements are NaN or infinite on one side only; the first at "
                 f"{self.first}: got {self.special[0]:g}, expected {self.special[1]:.8g}{seed}"
             )
-        error = abs(self.got - self.expected)
+        got, expected = pair.said(self.position, self.got, self.expected)
+        error = abs(got - expected)
         worst = (
-            f"; worst at {self.index}: got {self.got:.8g}, expected {self.expected:.8g}, error {error:.3g} is "
+            f"; worst at {self.index}: got {number(got)}, expected {number(expected)}, error {error:.3g} is "
             f"{self.share:.3g} x the allowed {self.allowed:.3g}, {self.ulp:.3g} ulp of {pair.dtype}"
         )
         return f"{self.count:,} of {self.elements:,} elements beyond {tolerance} (at most {most:,.0f}){worst}{seed}"
@@ -55,7 +58,8 @@ def exceeding(pair: Pair, tolerance: Callable[[Chunk], np.ndarray | float]) -> E
         at = int(np.argmax(share))
         if share[at] > best:
             best = float(share[at])
-            ulp = float(chunk.absolute[at] / chunk.ulp[at])
+            with np.errstate(over="ignore"):  # of float64 itself, at a reference of 0
+                ulp = float(chunk.absolute[at] / chunk.ulp[at])
             worst = (chunk.start + at, float(chunk.candidate[at]), float(chunk.reference[at]), float(allowed[at]), ulp)
         if chunk.special is not None and chunk.special.disagree.any():
             disagree += int(np.count_nonzero(chunk.special.disagree))
@@ -68,6 +72,7 @@ def exceeding(pair: Pair, tolerance: Callable[[Chunk], np.ndarray | float]) -> E
         count + disagree,
         pair.candidate.size,
         pair.place(position),
+        position,
         got,
         expected,
         limit,
@@ -77,9 +82,3 @@ def exceeding(pair: Pair, tolerance: Callable[[Chunk], np.ndarray | float]) -> E
         first,
         special,
     )
-
-
-def root_mean_square(pair: Pair) -> float:
-    """Of the reference, over what is finite."""
-    total = sum(float(np.einsum("i,i->", chunk.reference, chunk.reference)) for chunk in pair.chunks())
-    return float(np.sqrt(total / pair.candidate.size))

@@ -5,7 +5,7 @@ from typing import Literal, final
 
 from ..._errors import PyptoxError
 from .._chunks import Pair
-from .._compare import THRESHOLDS, LeafReport, leaf_report
+from .._compare import THRESHOLDS, LeafReport, leaf_report, number
 from ._base import AbstractLeafGate, Finding, non_negative
 from ._exceed import exceeding
 
@@ -14,7 +14,8 @@ def _where(leaf: LeafReport, pair: Pair) -> str:
     seed = "" if pair.seed is None else f"; seed {pair.seed}"
     if leaf.special["disagree"]:
         return f"; {leaf.special['disagree']:,} elements are NaN or infinite on one side only{seed}"
-    return f"; largest error {leaf.max_abs:.3g} at {leaf.index}: got {leaf.got:.8g}, expected {leaf.expected:.8g}{seed}"
+    got, expected = number(leaf.got), number(leaf.expected)
+    return f"; largest error {leaf.max_abs:.3g} at {leaf.index}: got {got}, expected {expected}{seed}"
 
 
 @final

@@ -6,15 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from .. import chip
 from ..hardware import Hardware
 from ..program._graph import Graph
-from ._chart import heap_chart
-from ._limits import PER_RING, RINGS, Limits, show_bytes
-from ._orchestrate import orchestrate, unlimited
-from ._run import Run
-from ._smallest import Smallest, smallest
-from ._submissions import Submissions, submissions
+from ..rings import (
+    RINGS,
+    DeadlockError,
+    Limits,
+    Run,
+    Smallest,
+    Submissions,
+    orchestrate,
+    show_bytes,
+    smallest,
+    unlimited,
+)
+from ..rings._chart import heap_chart
+from ..rings._limits import PER_RING
+from ._constants import Schedule
+from ._simulate import simulate, under
+from ._timeline import Timeline
 
 MOST_LATE = 5
 """Late readers that are named in print."""
@@ -26,16 +36,15 @@ class Pressure:
 
     Attributes:
         name: of the program.
-        run: under the limits that were asked for.
+        run: under the limits that were asked for; up to its deadlock where there is one.
         free: with capacities that nothing fills.
-        service_us, cost_us: of each task: from being ready to being finished, and of its submission.
+        timeline: the simulation of ``run``; None where it ends in a deadlock.
     """
 
     name: str
     run: Run
     free: Run
-    service_us: np.ndarray
-    cost_us: np.ndarray
+    timeline: Timeline | None
 
     @property
     def work(self) -> Submissions:
@@ -56,9 +65,15 @@ class Pressure:
         """What waiting for the rings adds to the time; not a number where it does not pass."""
         return self.run.time_us - self.free.time_us if self.passed else float("nan")
 
-    def under(self, limits: Limits) -> Run:
-        """The same tasks under other limits."""
-        return orchestrate(self.work, self.service_us, self.cost_us, limits)
+    @property
+    def service_us(self) -> np.ndarray:
+        """Of each task, from being ready to being finished, where nothing waits for a ring."""
+        return self.free.service_us
+
+    @property
+    def cost_us(self) -> np.ndarray:
+        """Of each submission."""
+        return self.free.cost_us
 
     def rows(self) -> list[dict[str, Any]]:
         """By ring and resource: peak, capacity, the smallest that passes, what nothing waits for, and the scope of the
@@ -181,33 +196,36 @@ def pressure(
     limits: Limits | None = None,
     *,
     hardware: Hardware | None = None,
-    schedule: chip.Schedule | None = None,
+    schedule: Schedule | None = None,
 ) -> Pressure:
-    """What the rings do to a program under ``limits``.
+    """What the rings do to a program under ``limits``; the runtime's defaults where left out.
 
-    A task takes as long from being ready to being finished as in the chip's simulation without rings, waiting for a
-    core included: exact where no submission waits; later ones find more cores free than is said here.
+    The program is simulated with them, and with none. Where it comes to a deadlock, what happens up to there is told
+    with the tasks' times of the latter.
 
     >>> import pyptox as px
-    >>> from pyptox import program as pp, rings
+    >>> from pyptox import chip, program as pp, rings
     >>> @pp.program(sizes=lambda: {"x": px.spec((16, 256), "bf16"), "w": px.spec((256, 256), "bf16")})
     ... def steps(x, w):
     ...     for _ in range(3):
     ...         x = pp.submit(px.kernels.matmul, x, w, m=16, n=64, k=64)
     ...     return x
-    >>> found = rings.pressure(pp.graph(steps), rings.Limits().replace(heap=16384))
+    >>> found = chip.pressure(pp.graph(steps), rings.Limits().replace(heap=16384))
     >>> found.run.deadlock.cause, found.smallest.limits.heap[0]
     ('heap too small', 24576)
     """
-    timeline = chip.simulate(graph, hardware=hardware, schedule=schedule)
-    work, times = submissions(graph), timeline.times
-    waits = [max((times.finish[p] for p in producers), default=0.0) for producers in work.waits]
-    service = np.maximum(times.finish - np.maximum(times.submitted, waits), 0.0) if work.count else np.zeros(0)
-    cost = np.diff(times.submitted, prepend=0.0)
-    return Pressure(
-        graph.name,
-        orchestrate(work, service, cost, limits),
-        orchestrate(work, service, cost, unlimited(limits)),
-        service,
-        cost,
-    )
+    limits = limits or Limits()
+    free = simulate(graph, hardware=hardware, schedule=schedule, rings=unlimited(limits))
+    free_run = _account(free)
+    try:
+        timeline = simulate(under(free.workload, limits), hardware=hardware, schedule=schedule)
+    except DeadlockError:
+        return Pressure(
+            graph.name, orchestrate(free_run.work, free_run.service_us, free_run.cost_us, limits), free_run, None
+        )
+    return Pressure(graph.name, _account(timeline), free_run, timeline)
+
+
+def _account(timeline: Timeline) -> Run:
+    assert timeline.rings is not None
+    return timeline.rings
