@@ -189,9 +189,9 @@ def test_a_choice_is_checked_against_float64():
 
 def test_a_changed_configuration_is_simulated_within_a_second():
     decode.predict(LADDER[-1])
-    begin = time.perf_counter()
+    begin = time.process_time()  # of this process: what else the machine does is not counted
     found = decode.predict(decode.changed(LADDER[-1]))
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0
     assert found.step_us != decode.predict(LADDER[-1]).step_us
 
 
