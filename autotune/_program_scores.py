@@ -8,7 +8,8 @@ import numpy as np
 
 from pyptox import chip
 from pyptox._errors import PyptoxError
-from pyptox.cost import verify
+from pyptox.cost import Options
+from pyptox.cost._verify import misfits
 from pyptox.hardware import Hardware
 from pyptox.program import Graph
 
@@ -30,15 +31,15 @@ def tiles_of(config: Config) -> Config:
 
 @dataclass(eq=False)
 class Scores:
-    """Makespans by configuration, µs; infinite where it is refused or the budget is spent."""
+    """Makespans by configuration, µs; infinite where it is refused, off the space, or the budget is spent."""
 
     build: Build
     space: Space
     hardware: Hardware
-    budget: int | None
-    progress: Callable[[int, float], None]
+    budget: int | None = None
+    progress: Callable[[int, float], None] = lambda done, best_us: None
     known: dict[Config, float] = field(default_factory=dict)
-    parts: dict[Config, dict[str, float]] = field(default_factory=dict)
+    costs: dict[Any, Any] = field(default_factory=dict)
     refused: dict[Config, str] = field(default_factory=dict)
     order: list[float] = field(default_factory=list)
     legal: dict[Any, str] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Scores:
 
     def __call__(self, config: Config) -> float:
         if config not in self.known:
-            if self.spent:
+            if self.spent or tiles_of(config) not in self.space:
                 return np.inf
             self.known[config] = self._simulated(config)
             self.order.append(self.known[config])
@@ -75,19 +76,26 @@ class Scores:
         except PyptoxError as error:  # a deadlock of its rings, or warms that these tiles have no use for
             self.refused[config] = str(error)
             return np.inf
-        self.parts[config] = timeline.attribution()
         return timeline.makespan_us
+
+    def parts(self, config: Config) -> dict[str, float]:
+        """What a legal configuration's makespan is made of, µs."""
+        return self._timeline(self.build(tiles_of(config)), config).attribution()
 
     def _timeline(self, graph: Graph, config: Config) -> chip.Timeline:
         text = str(config.get(WARMS, NONE))
         if text == NONE:
-            return chip.simulate(graph, hardware=self.hardware)
+            return chip.simulate(self._workload(graph), hardware=self.hardware)
         found = self._candidates(graph)
         return simulated(found, found.parse(text), self.hardware, None)[0]
 
     def _candidates(self, graph: Graph) -> Candidates:
-        work = chip.without_warms(chip.workload(graph, self.hardware))[0]
+        work = chip.without_warms(self._workload(graph))[0]
         return candidates(chip.simulate(work, hardware=self.hardware), graph)
+
+    def _workload(self, graph: Graph) -> chip.Workload:
+        """Kernels that another configuration has as well are not priced again."""
+        return chip.workload(graph, self.hardware, known=self.costs)
 
     def search_warms(self, config: Config, budget: int) -> None:
         """Price warms for a configuration; what was priced is known from then on."""
@@ -100,10 +108,6 @@ class Scores:
                 self.known[named] = priced.time_us
                 self.order.append(priced.time_us)
                 self.progress(len(self.order), min(self.order))
-        fastest = min(search.known.values(), key=lambda one: one.time_us)
-        if fastest.choice:  # where a descent may go on
-            named = Config({**tiles, WARMS: str(fastest)})
-            self.parts[named] = search.timeline(fastest.choice)[0].attribution()
 
     def _wall(self, graph: Graph) -> str:
         """The first error of the verifier, or nothing."""
@@ -112,8 +116,8 @@ class Scores:
                 continue
             key = task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items()))
             if key not in self.legal:
-                found = verify(task.kernel, task.specs(), task.values, self.hardware)
-                self.legal[key] = "; ".join(map(str, found.errors))
+                found = misfits(task.kernel, task.specs(), task.values, self.hardware, Options(warm=4))
+                self.legal[key] = "; ".join(found)
             if self.legal[key]:
                 return f"{task.name}: {self.legal[key]}"
         return ""

@@ -1,7 +1,9 @@
 """Tuning a whole program at once: every choice of its tasks, scored by the exact simulated makespan."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,14 @@ FINALISTS = 3
 ALIKE = 1e-3
 """Share of the time that is not worth a change."""
 
+GROUP = 256
+"""Combinations of one part's parameters that are tried at once."""
+
 KICK = 3
 """Parameters that a restart draws anew."""
+
+DRAWS = 100
+"""Draws of a restart that its space may refuse, and restarts in a row that may find nothing new."""
 
 
 def tune_program(
@@ -44,7 +52,8 @@ def tune_program(
 
     Parameters are taken in the order of what they can buy: the microseconds of the makespan, by its exact derivative,
     that the tasks they act on are worth (:meth:`pyptox.chip.Timeline.attribution`). Every value of a parameter is
-    simulated, and the best kept; when no single one helps, a few are drawn anew and the descent goes on from there.
+    simulated, and the best kept; when no single one helps, the parameters of one part of the program are taken together
+    (those called alike up to a dot), and when that does not either, a few are drawn anew and the descent goes on.
     Differences from ``start`` that buy nothing are taken back. Configurations whose tiles do not fit the chip, and
     finalists that fail ``check``, are refused. The answer is never slower than ``start``.
 
@@ -93,9 +102,11 @@ def tune_program(
         raise PyptoxError(f"`start` must be legal; {scores.refused[first]}")
     rng = np.random.default_rng(seed)
     best = _descend(scores, first, acts_on)
-    while not scores.spent:
-        again = _descend(scores, _kicked(space, best, rng), acts_on)
-        best = min(best, again, key=scores)
+    idle = 0
+    while not scores.spent and idle < DRAWS:
+        before = len(scores.order)
+        best = min(best, _descend(scores, _kicked(space, best, rng), acts_on), key=scores)
+        idle = idle + 1 if len(scores.order) == before else 0
     if prefetch:
         best = _with_warms(scores, (best, first), prefetch, evaluations, acts_on)
     searched, curve = len(scores.order), scores.curve()
@@ -157,20 +168,53 @@ def _worth(parts: Mapping[str, float], names: Sequence[str]) -> float:
 
 
 def _descend(scores: Scores, config: Config, acts_on: Mapping[str, Sequence[str]] | None) -> Config:
-    """One parameter at a time, the one first whose tasks the makespan hangs on most, until none helps."""
-    parameters = scores.space.parameters
+    """One parameter at a time until none helps, then the parameters of one part of the program at once."""
+    singles = [(name,) for name in scores.space.parameters]
+    groups = list(_groups(scores.space))
+    while True:
+        config = _by_worth(scores, config, singles, acts_on)
+        best = _by_worth(scores, config, groups, acts_on, first=True)
+        if best == config:
+            return config
+        config = best
+
+
+def _groups(space: Space) -> Iterator[tuple[str, ...]]:
+    """Parameters that cut one part of the program, called alike up to a dot, where all their values can be tried."""
+    parts: dict[str, list[str]] = {}
+    for name in space.parameters:
+        parts.setdefault(name.split(".")[0], []).append(name)
+    for names in parts.values():
+        while math.prod(len(space.parameters[name].values) for name in names) > GROUP:
+            names.pop()
+        if len(names) > 1:
+            yield tuple(names)
+
+
+def _by_worth(
+    scores: Scores,
+    config: Config,
+    todo: Sequence[tuple[str, ...]],
+    acts_on: Mapping[str, Sequence[str]] | None,
+    first: bool = False,
+) -> Config:
+    """Each set of parameters at the values that are best for it, the one first that the makespan hangs on most.
+
+    After a gain all the others come again, or with ``first`` that gain is the answer.
+    """
     if not np.isfinite(scores(config)):
         return config
-    todo = list(parameters)
-    while todo and not scores.spent:
-        parts = scores.parts[config]
-        todo.sort(key=lambda name: (-_worth(parts, _tasks_of(name, acts_on)), name))
-        name = todo.pop(0)
-        values = parameters[name].values.tolist()
-        others = [Config({**config, name: value}) for value in values]
+    left, parts = list(todo), scores.parts(config)
+    while left and not scores.spent:
+        left.sort(key=lambda names: (-max(_worth(parts, _tasks_of(name, acts_on)) for name in names), names))
+        names = left.pop(0)
+        grid = itertools.product(*(scores.space.parameters[name].values.tolist() for name in names))
+        others = (Config({**config, **dict(zip(names, values, strict=True))}) for values in grid)
         best = min([config, *(c for c in others if c != config)], key=scores)
         if best != config:
-            config, todo = best, [other for other in parameters if other != name]
+            if first:
+                return best
+            config, left, parts = best, [other for other in todo if other != names], scores.parts(best)
     return config
 
 
@@ -179,10 +223,14 @@ def _tasks_of(name: str, acts_on: Mapping[str, Sequence[str]] | None) -> Sequenc
 
 
 def _kicked(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """Some parameters drawn anew."""
-    names = rng.choice(list(space.parameters), size=min(KICK, len(space.parameters)), replace=False).tolist()
-    drawn = {name: rng.choice(np.arange(len(space.parameters[name].values))) for name in names}
-    return Config({**config, **{name: space.parameters[name].values.tolist()[n] for name, n in drawn.items()}})
+    """Some parameters drawn anew, until the point is one of the space."""
+    for _ in range(DRAWS):
+        names = rng.choice(list(space.parameters), size=min(KICK, len(space.parameters)), replace=False).tolist()
+        drawn = {name: rng.choice(space.parameters[name].values).item() for name in names}
+        kicked = Config({**config, **drawn})
+        if tiles_of(kicked) in space:
+            return kicked
+    return config
 
 
 def _pruned(scores: Scores, first: Config, config: Config) -> Config:
@@ -198,11 +246,30 @@ def _pruned(scores: Scores, first: Config, config: Config) -> Config:
 
 
 def _in_order(scores: Scores, first: Config, last: Config) -> tuple[Change, ...]:
-    """From ``first`` to ``last``, one parameter at a time, always the one that saves most."""
+    """From ``first`` to ``last``, one parameter at a time, always the one that saves most.
+
+    Where none is legal by itself several change at once.
+    """
     changes, config = [], first
     while config != last:
-        steps = {name: Config({**config, name: last[name]}) for name in last if config[name] != last[name]}
-        name = min(steps, key=lambda name: (scores(steps[name]), name))
-        changes.append(Change(name, config[name], last[name], scores(config) - scores(steps[name])))
-        config = steps[name]
+        left = [name for name in last if config[name] != last[name]]
+        for count in (1, 2, len(left)):
+            steps = {names: _with(config, last, names) for names in itertools.combinations(left, count)}
+            names = min(steps, key=lambda names: (scores(steps[names]), names))
+            if np.isfinite(scores(steps[names])):
+                break
+        changes.append(_change(names, config, steps[names], scores(config) - scores(steps[names])))
+        config = steps[names]
     return tuple(changes)
+
+
+def _with(config: Config, other: Config, names: Sequence[str]) -> Config:
+    return Config({**config, **{name: other[name] for name in names}})
+
+
+def _change(names: Sequence[str], before: Config, after: Config, saved_us: float) -> Change:
+    one, *more = names
+    if not more:
+        return Change(one, before[one], after[one], saved_us)
+    was, now = (", ".join(str(config[name]) for name in names) for config in (before, after))
+    return Change(" + ".join(names), was, now, saved_us)

@@ -68,13 +68,14 @@ def ladder(*, config: Config | None = None, batch: int = 16, context: int = 3338
         ModelError: as :func:`benchmarks.decode.predict`.
     """
     config, steps = config or Config(), []
+    published = PUBLISHED if settings.get("dtype", "bf16") == "bf16" else {}  # of bf16 all of them
     for variant in LADDER:
         window = min(batch, variant.rows)
         whole = predict(variant, config=dataclasses.replace(config, layers=1), batch=batch, context=context, **settings)
         layer = predict_layer(variant, config=config, lengths=[context] * window, **settings)
         windows = -(-batch // variant.rows)
         ends = whole.step_us - windows * layer.step_us
-        steps.append(LadderStep(layer, ends, windows * config.layers, PUBLISHED.get(variant.name, ())))
+        steps.append(LadderStep(layer, ends, windows * config.layers, published.get(variant.name, ())))
     return steps
 
 
@@ -95,7 +96,7 @@ def ladder_table(steps: Sequence[LadderStep]) -> str:
         assert s is not None
         lines += ["", *_account(before, s)]
     sources = dict.fromkeys(f"{m.source}: {m.note}" for s in steps for m in s.published)
-    return "\n".join([*lines, "", "published by", *(f"  {source}" for source in sources)])
+    return "\n".join([*lines, *(["", "published by"] if sources else []), *(f"  {source}" for source in sources)])
 
 
 def _account(before: LadderStep | None, s: LadderStep) -> Iterator[str]:

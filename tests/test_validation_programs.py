@@ -8,7 +8,7 @@ from pyptox.hardware import a2a3
 from pyptox.validation import validate
 from pyptox.validation._report import FILES, Report, _answer, read
 from pyptox.validation._staged import Program, root, slower, solved
-from pyptox.validation._v200 import KERNELS, TILES, WIDE, layer, width_of
+from pyptox.validation._v200 import KERNELS, TILES, WIDE, _cost, layer, width_of
 
 PROGRAMS = ("task_granularity", "scheduling", "kernel_task_times")
 GRANULARITY = (
@@ -44,8 +44,20 @@ def test_kernels_inside_a_layer_are_near(report):
     assert len(rows) == 9
     errors = {r["id"]: abs(r["relative_error"]) for r in rows}
     assert np.median(list(errors.values())) < 0.15
-    # one kernel in two published runs: 96 µs, and 68 and 73 µs; the model has one answer, between cold and those
-    assert max(error for name, error in errors.items() if not name.startswith(("v200b_gate", "v200b_up"))) < 0.25
+    elsewhere = {"v200b_gate_proj", "v200b_up_proj"}
+    assert max(error for name, error in errors.items() if name not in elsewhere) < 0.25
+    # The same kernel took 96 µs in one published run, and 68 and 73 µs in another. In the first, gate and up are read
+    # in turn and put each other out of L2: the simulated blocks find nothing there. In the other, 24 blocks of 5.2 MB
+    # in 68 µs are 1.85 TB/s, more than HBM has: part was still in L2, by an order of launches that is not stated.
+    gate = _cost(KERNELS["gate_proj"], a2a3())
+    cold = next(r["predicted"] for r in rows if r["id"] == "v200_gate_proj")
+    product = KERNELS["gate_proj"].product
+    assert product is not None
+    k, _, _, columns = product
+    assert cold > gate.cold_us
+    for row in (r for r in rows if r["id"] in elsewhere):
+        assert gate.resident_us < row["measured"] < gate.cold_us
+        assert 24 * k * columns * 2 / row["measured"] > 1.7e6  # bytes a µs: above the 1.6 TB/s of HBM, beyond noise
 
 
 def test_decode_steps_and_layers_are_near(shared):

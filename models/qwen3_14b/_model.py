@@ -15,13 +15,8 @@ from pyptox import control
 from pyptox import program as pp
 
 from ._config import PAGE, Config, ModelError, read_config
-from ._program import (
-    CACHES,
-    embed_program,
-    head_program,
-    layer_arguments,
-    layer_program,
-)
+from ._program import embed_program, head_program, layer_program
+from ._specs import CACHES, layer_arguments
 from ._variant import Variant, variant_named
 from ._weights import STORED, Weights, checked_dtype, load_weights, random_weights
 

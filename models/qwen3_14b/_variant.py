@@ -46,6 +46,52 @@ class Projection:
 
 
 @dataclass(frozen=True)
+class Early:
+    """Which tasks let their followers be staged before they are finished, by what they are for.
+
+    >>> Early(mlp=False).of("gate"), Early(mlp=False).of("down"), Early.none().of("seed_q")
+    (False, True, False)
+    """
+
+    seeds: bool = True
+    norm: bool = True
+    qkv: bool = True
+    attention: bool = True
+    o: bool = True
+    residual: bool = True
+    mlp: bool = True
+    down: bool = True
+    ends: bool = True
+
+    @classmethod
+    def none(cls) -> "Early":
+        return cls(**dict.fromkeys(FAMILIES, False))
+
+    def of(self, task: str) -> bool:
+        """Whether tasks called ``task`` are flagged."""
+        return getattr(self, _FAMILY[task])
+
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "seeds": tuple(f"seed_{name}" for name in ("q", "k", "v", "kv", "o", "attention", "gate", "up", "down", "mlp")),
+    "norm": ("rms", "rms_norm", "cast", "x_gamma", "quantize"),
+    "qkv": ("q", "k", "v"),
+    "attention": (
+        *("attention", "scores", "softmax", "values"),
+        *("q_rope", "k_rope", "v_scale", "write_k_cache", "write_v_cache"),
+    ),
+    "o": ("o",),
+    "residual": ("o_residual", "down_residual"),
+    "mlp": ("gate", "up", "gate_up", "silu"),
+    "down": ("down",),
+    "ends": ("embed", "embed_cast", "turns", "head_cast", "head", "head_scale", "sample"),
+}
+"""Names of the tasks that each flag of :class:`Early` is of."""
+
+_FAMILY = {task: family for family, tasks in FAMILIES.items() for task in tasks}
+
+
+@dataclass(frozen=True)
 class Variant:
     """Every choice of the decode program. All variants compute the same function.
 
@@ -64,7 +110,7 @@ class Variant:
         mixed: products with their vector epilogue in one kernel (SwiGLU, residual); not in ``a8w8``.
         deferred: the division of RMSNorm put off past the projections.
         funnel: one task seeds all that a layer adds to, and later tasks depend on it through attention alone.
-        early: every task lets its followers be staged before it is finished.
+        early: which tasks let their followers be staged before they are finished.
         sampling: greedy sampling on the device.
     """
 
@@ -89,7 +135,7 @@ class Variant:
     mixed: bool = False
     deferred: bool = True
     funnel: bool = True
-    early: bool = True
+    early: Early = Early()
     sampling: bool = True
 
     def __post_init__(self) -> None:
@@ -165,7 +211,7 @@ def _ladder() -> tuple[Variant, ...]:
         stages=1,
         deferred=False,
         funnel=False,
-        early=False,
+        early=Early.none(),
         sampling=False,
     )
     wide = {"n": 256, "k": 256}
@@ -191,7 +237,7 @@ def _ladder() -> tuple[Variant, ...]:
     v = _projections(v, {}, **narrow, **broad, down=down)
     v = step("split-k", v.replace(mixed=False, columns=1024, row_steps=4, vector_tiles=1))
     v = step("funnelled", v.replace(funnel=True))
-    v = step("early-dispatch", v.replace(early=True))
+    v = step("early-dispatch", v.replace(early=Early()))
     v = step("disjoint-spmd", v.replace(vector_tiles=0))
     # one wave of the cores first: 20 blocks of `o` where 24 are published, which whole columns of 5 splits cannot make
     v = step("critical-waves", _projections(v, {}, gate={"wave": 6}, up={"wave": 6}, o={"wave": 4}))

@@ -167,15 +167,22 @@ def same_work(task: Task) -> Any:
     return task.kernel, tuple(task.specs().items()), tuple(sorted(task.values.items(), key=lambda item: item[0]))
 
 
-def workload(graph: Graph, hardware: Hardware, sdma: Sdma | None = None, rings: Limits | None = None) -> Workload:
+def workload(
+    graph: Graph,
+    hardware: Hardware,
+    sdma: Sdma | None = None,
+    rings: Limits | None = None,
+    known: dict[Any, BlockCost] | None = None,
+) -> Workload:
     """The tasks of a program's graph, each with what the cost model says of one block; ``sdma``: what warms cost.
 
-    ``rings``: capacities; the runtime's where left out and the program has scopes of its own.
+    ``rings``: capacities; the runtime's where left out and the program has scopes of its own. ``known`` is added to:
+    who asks about many graphs on one chip passes the same dictionary, and pays for no kernel twice.
 
     Blocks of a task are taken to be alike, and to run beside as many others of it as there are cores. A last wave that
     is not full has the bandwidth to itself, if nothing else can fill it (:func:`filled`).
     """
-    known: dict[Any, BlockCost] = {}
+    known = {} if known is None else known
     nothing = BlockCost(0.0, 0.0, 0.0, 0.0, 1.0, {})
     sdma = sdma or Sdma()
     costs, full = [], filled(graph, hardware)

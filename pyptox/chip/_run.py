@@ -17,15 +17,17 @@ from ._workload import AIV, ALLOC, DUMMY, Workload
 
 
 def bucket(count: int) -> int:
-    """The size that arrays are padded to: a power of two, or three quarters of one; 64 at least.
+    """The size that arrays are padded to: a power of two, or three quarters of one, so that few sizes are compiled.
+
+    256 at least: an event takes as long however long the arrays are, and compiling takes seconds.
 
     >>> bucket(2400), bucket(3500)
     (3072, 4096)
     """
-    size = 64
+    size = 256
     while size < count:
         size *= 2
-    return size * 3 // 4 if size > 64 and size * 3 // 4 >= count else size
+    return size * 3 // 4 if size > 256 and size * 3 // 4 >= count else size
 
 
 def run(

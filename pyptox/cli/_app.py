@@ -542,6 +542,9 @@ def bench(
     layers: Annotated[int, typer.Option(help="Layers of the model.")] = 0,
     variant: Annotated[str, typer.Option(help="A step of the ladder.")] = "device-sampling",
     config: Annotated[Path | None, typer.Option(help="A JSON file of a variant, instead of --variant.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder of another model of the family: its shape and, timed, its weights.")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="bf16 or a8w8.")] = "bf16",
     ladder: Annotated[bool, typer.Option("--ladder", help="Every step of the ladder, as a case study.")] = False,
     decode_steps: Annotated[int, typer.Option(help="Autoregressive steps, one more key at each.")] = 1,
@@ -556,7 +559,7 @@ def bench(
     """
     from ._decode import Asked, bench_growing, bench_ladder, bench_step
 
-    asked = Asked.of(model, variant, config, layers, dtype, batch, context, hardware)
+    asked = Asked.of(model, variant, config, layers, dtype, batch, context, hardware, checkpoint)
     if sum((ladder, decode_steps != 1, out is not None)) > 1:
         raise ValueError("`--ladder`, `--decode-steps` and `--out` exclude each other; got more than one")
     if ladder:

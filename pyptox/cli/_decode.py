@@ -24,6 +24,7 @@ class Asked:
     batch: int
     context: int
     hardware: "Hardware"
+    checkpoint: Path | None = None
 
     @classmethod
     def of(
@@ -36,6 +37,7 @@ class Asked:
         batch: int,
         context: int,
         hardware: str,
+        checkpoint: Path | None = None,
     ) -> "Asked":
         """From options.
 
@@ -43,7 +45,7 @@ class Asked:
             ValueError: an unknown model, or layers below 1; PyptoxError for what the model refuses.
         """
         from benchmarks import decode
-        from models.qwen3_14b import Config
+        from models.qwen3_14b import Config, checked_tensors, read_config
 
         from ..hardware import preset
 
@@ -52,8 +54,14 @@ class Asked:
         chosen = decode.variant_of(variant, config)
         if layers < 0:
             raise ValueError(f"`--layers` must be positive; got {layers}")
-        shape = Config(layers=layers or Config().layers)
-        return cls(chosen, shape, dtype, batch, context, preset(hardware))
+        if checkpoint is None:
+            shape = Config(layers=layers or Config().layers)
+        elif layers:
+            raise ValueError(f"`--layers` must be left out with --checkpoint, whose config says it; got {layers}")
+        else:
+            shape = read_config(checkpoint)
+            checked_tensors(checkpoint, shape)
+        return cls(chosen, shape, dtype, batch, context, preset(hardware), checkpoint)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -77,7 +85,10 @@ def bench_step(asked: Asked, out: Path | None, as_json: bool) -> None:
     timed = rounds_of(
         MODEL,
         lambda count, warmup: decode.measure(
-            asked.variant, asked.shape, asked.dtype, asked.batch, asked.context, rounds=count, warmup=warmup
+            *(asked.variant, asked.shape, asked.dtype, asked.batch, asked.context),
+            rounds=count,
+            warmup=warmup,
+            checkpoint=asked.checkpoint,
         ),
     )
     written = [] if out is None else write_simulation(out, timeline)
@@ -131,9 +142,10 @@ def tune_layer(
         raise ValueError(f"`--dtype` must be bf16 or a8w8; got {dtype!r}")
     rows = qwen.LADDER[-1].rows
     problem: dict[str, Any] = {"dtype": dtype, "lengths": (context,) * min(batch, rows), "hardware": preset(hardware)}
-    start = qwen.variant_named(variant) if variant else qwen.best_step(**problem)
     search: dict[str, Any] = {} if evaluations is None else {"evaluations": evaluations}
-    found = qwen.tune(start, **problem, seed=seed, check=check, **search)
+    start, found = qwen.tuned(
+        qwen.variant_named(variant) if variant else None, **problem, seed=seed, check=check, **search
+    )
     place = save or Path("build_output") / f"{MODEL}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, qwen.variant_of(found.best.config, start).to_dict())

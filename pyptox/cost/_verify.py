@@ -139,7 +139,7 @@ def verify(
     nest = plain_nest(kernel, specs, values, hardware, options)
     chip = plain_hardware(hardware)
     by_space = uses(nest.recorder, chip.sizes)
-    errors = [*_overflows(kernel, by_space, chip), *_narrow_rows(kernel, nest, chip)]
+    errors = _errors(kernel, nest, by_space, chip)
     hints = [
         *_short_rows(nest, chip),
         *_spills(kernel, nest, by_space, chip),
@@ -148,14 +148,19 @@ def verify(
         *_idle_cores(nest, chip, options),
         *_may_wrap(kernel, nest),
     ]
-    return Verification(kernel.name, tuple(errors), tuple(hints))
+    return Verification(kernel.name, errors, tuple(hints))
+
+
+def _errors(kernel: Kernel, nest: Nest, by_space: Any, chip: Hardware) -> tuple[Finding, ...]:
+    return (*_overflows(kernel, by_space, chip), *_narrow_rows(kernel, nest, chip))
 
 
 def misfits(
     kernel: Kernel, specs: Mapping[str, Spec], values: Mapping[str, Any], hardware: Hardware, options: Options
 ) -> tuple[str, ...]:
-    """The errors of :func:`verify` as text: why a configuration does not fit the chip."""
-    return tuple(map(str, verify(kernel, specs, values, hardware, options).errors))
+    """The errors of :func:`verify` as text, without its hints: why a configuration does not fit the chip."""
+    nest, chip = plain_nest(kernel, specs, values, hardware, options), plain_hardware(hardware)
+    return tuple(map(str, _errors(kernel, nest, uses(nest.recorder, chip.sizes), chip)))
 
 
 def _where(site: Any) -> str:

@@ -18,6 +18,7 @@ from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
+from ._bits import as_type, bits_of, narrow, sliced
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
 from ._record import Loop, Recorder, tensors_with_shapes
@@ -27,11 +28,13 @@ from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
 class _Run(AbstractReading):
     """Values of a kernel. ``arrays`` holds the padded tensors; outputs are replaced as they are written.
 
-    ``inside`` says of each axis whether all slices are known to lie inside.
+    ``inside`` says of each axis whether all slices are known to lie inside; ``bits`` has the element type of arrays
+    that are held as :func:`._bits.bits_of`.
     """
 
     def __init__(self, arrays: dict[str, jax.Array], inside: Mapping[str, Sequence[bool]], sizes: Sizes, float64: bool):
         self.arrays, self.inside, self.sizes, self.float64 = arrays, inside, sizes, float64
+        self.bits: dict[str, Any] = {}
         self.values: dict[Any, Any] = {}
         self.outputs: tuple[str, ...] = ()
 
@@ -74,7 +77,7 @@ class _Run(AbstractReading):
     def read(self, tensor: Tensor, offsets, shape, valid) -> jax.Array:
         from ._ops import _valid_part
 
-        part = jax.lax.dynamic_slice(self.arrays[tensor.name], self._starts(offsets), tuple(shape))
+        part = self._slice(tensor.name, self._starts(offsets), tuple(shape))
         part = part.reshape((1, shape[0]) if tensor.rank == 1 else tuple(shape[-2:]))
         rows, columns = _valid_part(tensor, offsets, shape, valid)
         if _whole(part.shape, rows, columns):
@@ -83,25 +86,42 @@ class _Run(AbstractReading):
 
     def write(self, tensor: Tensor, offsets, tile: Tile, atomic: str | None) -> None:
         target, starts = self.arrays[tensor.name], self._starts(offsets)
+        kind = self.bits.get(tensor.name, target.dtype)
         shape = (tile.shape[1],) if tensor.rank == 1 else (1,) * (tensor.rank - 2) + tuple(tile.shape)
-        old = jax.lax.dynamic_slice(target, starts, shape)
-        new = tile.payload.reshape(shape).astype(target.dtype)
+        old = as_type(jax.lax.dynamic_slice(target, starts, shape), kind)
+        new = tile.payload.reshape(shape).astype(kind)
         new = old + new if atomic else new
         if not _whole(tile.shape, *tile.valid):
             new = jnp.where(_inside(tile.shape, *tile.valid).reshape(shape), new, old)
-        self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, new, starts)
+        self.arrays[tensor.name] = jax.lax.dynamic_update_slice(target, as_type(new, target.dtype), starts)
+
+    def _slice(self, name: str, starts: Sequence, shape: tuple[int, ...]) -> jax.Array:
+        array = self.arrays[name]
+        return (
+            as_type(jax.lax.dynamic_slice(array, starts, shape), self.bits[name])
+            if name in self.bits
+            else sliced(array, starts, shape)
+        )
 
     def read_rows(self, tensor: Tensor, rows: jax.Array, column: jax.Array, width: int) -> jax.Array:
         """``width`` columns from ``column`` on of each of ``rows``; zero where there is no such element."""
-        where = self._elements(tensor, rows, column, width, width)
-        return self.arrays[tensor.name].at[where].get(mode="fill", fill_value=0)
+        (count, columns), number = self.arrays[tensor.name].shape, jnp.arange(width, dtype=jnp.int32)
+        taken = min(width, columns)
+        start = jnp.clip(column, 0, columns - taken)  # the slice lies inside; its columns are shifted back
+        at = number + column - start
+        one = functools.partial(self._slice, tensor.name, shape=(1, taken))
+        parts = jax.lax.map(lambda row: one(starts=(row, start))[0], jnp.clip(rows, 0, count - 1))
+        known = (rows >= 0) & (rows < tensor.shape[0])
+        inside = known[:, None] & (column + number < tensor.shape[1])[None, :]
+        return jnp.where(inside, parts[:, jnp.clip(at, 0, taken - 1)], jnp.zeros((), parts.dtype))
 
     def write_rows(self, tensor: Tensor, rows: jax.Array, column: jax.Array, tile: Tile) -> None:
         """Replace each of ``rows`` from ``column`` on by the valid part of one of ``tile``'s, where there is such."""
         inside = jnp.arange(tile.shape[0], dtype=jnp.int32) < tile.valid[0]
         rows = jnp.where(inside, rows, jnp.int32(-1))
         where, target = self._elements(tensor, rows, column, tile.shape[1], tile.valid[1]), self.arrays[tensor.name]
-        self.arrays[tensor.name] = target.at[where].set(tile.payload.astype(target.dtype), mode="drop")
+        new = as_type(tile.payload.astype(self.bits.get(tensor.name, target.dtype)), target.dtype)
+        self.arrays[tensor.name] = target.at[where].set(new, mode="drop")
 
     def _elements(self, tensor: Tensor, rows: jax.Array, column: jax.Array, width: int, valid: Any) -> tuple:
         outside = jnp.int32(2**31 - 1)  # an index that no array has; a negative one would count from the end
@@ -235,10 +255,15 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
             arrays[name] = jnp.pad(array, [(0, extra) for extra in past[name]]) if pad else array
         reading = _Run(arrays, inside, hardware.sizes, float64)
         reading.outputs = tuple(kernel.outputs)
+        reading.bits = {name: arrays[name].dtype for name in kernel.outputs if narrow(arrays[name].dtype)}
+        arrays.update({name: bits_of(arrays[name]) for name in reading.bits})
         kernel.read(reading, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
-        return tuple(
-            reading.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs
-        )
+
+        def result(name):
+            whole = reading.arrays[name][tuple(slice(0, size) for size in specs[name].shape)]
+            return as_type(whole, reading.bits.get(name, whole.dtype))
+
+        return tuple(map(result, kernel.outputs))
 
     return jax.jit(run)
 

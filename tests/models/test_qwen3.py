@@ -200,7 +200,7 @@ def test_the_program_of_a_whole_step_is_what_the_model_runs():
     np.testing.assert_array_equal(tokens, model.logits(first[:, None])[:, 0].argmax(-1))
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "a8w8"])
+@pytest.mark.parametrize("dtype", ["bf16", "a8w8", "fp32"])
 def test_every_step_of_the_ladder_fits_the_chip(dtype):
     config, hardware, asked = Config(layers=1), px.hardware.a2a3(), set()
     for variant in LADDER:
@@ -240,7 +240,9 @@ def test_a_variant_from_plain_values():
         ({"tile": 3}, "`variant` has no choice 'tile'"),
         ({"q": {"n": "256"}}, r"`variant\.q\.n` must be like 256; got '256'"),
         ({"attention": "dense"}, "`attention` must be one of steps, paged, fused"),
-        ({"early": 1}, r"`variant\.early` must be like True"),
+        ({"funnel": 1}, r"`variant\.funnel` must be like True"),
+        ({"early": True}, r"`variant\.early` must be an object"),
+        ({"early": {"gate": True}}, r"`variant\.early` has no choice 'gate'"),
         ([], "`variant` must be an object"),
     ]:
         with pytest.raises(ModelError, match=message):
