@@ -4,6 +4,8 @@ import operator
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from ._errors import PyptoxError
 
 MOST_BLOCKS = 1_000_000
@@ -54,6 +56,12 @@ def instance(name: str, value: Any, kinds: type | tuple[type, ...], expected: st
     """Refuse a ``value`` that is none of ``kinds``."""
     if not isinstance(value, kinds):
         raise PyptoxError(f"`{name}` must be {expected}; got {value!r} ({type(value).__name__})")
+
+
+def unmasked(name: str, value: Any) -> None:
+    """Refuse a masked array: its mask would be dropped in silence."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise PyptoxError(f"`{name}` must be an array without a mask; got a masked one. Try .filled(0) or .compressed()")
 
 
 def text(name: str, value: Any, such_as: str) -> str:

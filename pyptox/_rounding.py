@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer, eval_context
 
+from ._checks import unmasked
 from ._dtypes import DType, format_of
+from ._errors import PyptoxError
 from ._noise import Noise
 
 
@@ -219,15 +221,19 @@ def _prepare(
 ) -> tuple[Any, DType, Rounding, bool, Noise | None]:
     kind, mode = format_of(dtype), Rounding(rounding)
     if (mode is Rounding.STOCHASTIC) != (key is not None):
-        needed = "needs" if key is None else "is for stochastic rounding only;"
-        raise ValueError(f"`key` {needed} jax.random.key(seed) with `rounding`='stochastic'; got {mode.value!r}")
+        if key is None:
+            raise PyptoxError("`key` must be a key of jax.random for stochastic rounding; got None. Try jax.random.key(0)")
+        raise PyptoxError(f"`key` is for stochastic rounding only; got one with `rounding`={mode.value!r}. Leave it out")
+    if not isinstance(saturate, bool | np.bool_ | None):
+        raise PyptoxError(f"`saturate` must be True, False or None; got {saturate!r}")
+    unmasked("x", x)
     noise = None if key is None else Noise.of(key)
     x = x if isinstance(x, jax.Array) else np.asarray(x)
-    if not (jnp.issubdtype(x.dtype, jnp.floating) or x.dtype in (np.int32, np.int8)):
-        raise ValueError(f"`x` must hold floating-point numbers, int32 or int8; got {x.dtype}")
+    if x.dtype not in (np.int32, np.int8) and not (jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize <= 8):
+        raise PyptoxError(f"`x` must hold floating-point numbers of 64 bits at most, int32 or int8; got {x.dtype}")
     if saturate is None:
         saturate = not kind.floating or kind.name == "fp8_e4m3fn"
-    return x, kind, mode, saturate, noise
+    return x, kind, mode, bool(saturate), noise
 
 
 def cast(
@@ -248,7 +254,9 @@ def cast(
         saturate: beyond the largest value, infinities included, take the largest value. Without it a float becomes
             infinite where the mode says so (NaN in e4m3fn, which has no infinity), and an integer wraps modulo 2^bits.
             By default integers and e4m3fn saturate, as the hardware does. NaN stays NaN, and is 0 as an integer;
-            so are infinities that wrap.
+            so are infinities that wrap. Beyond the largest value ``toward_zero`` and ``to_odd`` take the largest one,
+            never an infinity, though its last bit may be even (448 in e4m3fn is): its neighbour, whose bit is odd, is
+            no value. A second rounding after ``to_odd`` then starts from the largest value, not from what was there.
         key: of ``jax.random``, for stochastic rounding; the same key and shape round the same way.
 
     The derivative is that of the identity, in ``dtype``; nothing for an integer. :func:`round_to` keeps it wide.
@@ -308,7 +316,8 @@ def round_to(
     """The values of :func:`cast` in the type of ``x``, with a derivative in that type, too.
 
     Args:
-        x: float32 or float64; any shape.
+        x: float32 or float64; any shape. A NumPy float64 array is rounded once with x64 off, too; what is returned is
+            float32 then, which holds every value of ``dtype`` but integers beyond 2^24.
         dtype, rounding, saturate, key: as in :func:`cast`.
         gradient: ``straight_through`` (the identity's), ``clipped`` (that inside the range of ``dtype``, zero beyond),
             or ``zero`` (the true one).
@@ -319,9 +328,11 @@ def round_to(
     """
     x, kind, mode, saturate, noise = _prepare(x, dtype, rounding, saturate, key)
     if x.dtype not in (np.float32, np.float64):
-        raise ValueError(f"`x` of round_to must be float32 or float64; got {x.dtype}. Try cast")
+        raise PyptoxError(f"`x` of round_to must be float32 or float64; got {x.dtype}. Try cast")
     if gradient not in GRADIENTS:
-        raise ValueError(f"`gradient` must be one of {', '.join(GRADIENTS)}; got {gradient!r}")
+        raise PyptoxError(f"`gradient` must be one of {', '.join(GRADIENTS)}; got {gradient!r}")
+    if x.dtype == np.float64 and not isinstance(x, Tracer) and not jax.config.read("jax_enable_x64"):
+        return cast(x, kind.jax, mode, saturate, key=key).astype(jnp.float32)
     x = jnp.asarray(x)
     return _round_to(x, noise, kind.jax, mode, saturate, gradient)
 

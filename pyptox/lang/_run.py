@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import instance, unmasked
 from .._dtypes import dtype_of
-from .._errors import KernelError
+from .._errors import KernelError, PyptoxError
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
 from ._bits import as_type, bits_of, narrow, sliced
@@ -269,6 +270,7 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
 
 
 def _arrays_and_specs(kernel: Kernel, inputs: Sequence) -> tuple[list, dict[str, Spec]]:
+    instance("kernel", kernel, Kernel, "a @kernel")
     if len(inputs) != len(kernel.inputs):
         raise KernelError(f"`{kernel.name}` takes {len(kernel.inputs)} arrays ({', '.join(kernel.inputs)})")
     specs, arrays = {}, []
@@ -279,9 +281,21 @@ def _arrays_and_specs(kernel: Kernel, inputs: Sequence) -> tuple[list, dict[str,
             specs[name] = value
             arrays.append(np.asarray(value.values, np.int32))
         else:
-            specs[name] = Spec(tuple(value.shape), str(value.dtype))
+            specs[name] = spec_of_array(kernel.name, name, value)
             arrays.append(value)
     return arrays, kernel.specs(**specs)
+
+
+def spec_of_array(owner: str, name: str, array: Any, error: type[PyptoxError] = KernelError) -> Spec:
+    """The spec of one argument; what is no array, or of no type that a kernel takes, is named."""
+    unmasked(name, array)
+    try:
+        return Spec(tuple(array.shape), str(array.dtype))
+    except AttributeError:
+        got = f"{array!r} ({type(array).__name__})"
+        raise error(f"`{name}` of `{owner}` must be an array; got {got}") from None
+    except ValueError as why:
+        raise error(f"`{name}` of `{owner}`: {why}. Convert it, say with astype") from None
 
 
 def run(kernel: Kernel, *inputs: Any, hardware: Hardware | None = None, **parameters: Any):

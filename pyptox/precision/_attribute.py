@@ -265,9 +265,26 @@ def weights_of(functional: Functional, low: Sequence[np.ndarray], reference: Seq
     ideal = [np.where(u, r, 0.0) for u, r in zip(usable, ideal, strict=True)]
     weights = [np.zeros(r.shape) for r in reference]
     if chosen:
-        for n, made, u in zip(chosen, functional(wide, ideal), usable, strict=True):
-            weights[n] = np.where(u, np.asarray(made, np.float64), 0.0)
+        for n, made, u in zip(chosen, _weights(functional(wide, ideal), ideal), usable, strict=True):
+            weights[n] = np.where(u, made, 0.0)
     return weights
+
+
+def _weights(made: Any, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a functional gave, as one array of weights for each output."""
+    shapes = [output.shape for output in outputs]
+    expected = f"`functional` must give one array of finite weights for each output, of shapes {shapes}"
+    if not isinstance(made, list | tuple) or len(made) != len(outputs):
+        raise PyptoxError(f"{expected}; got {made!r}")
+    try:
+        arrays = [np.asarray(weight, np.float64) for weight in made]
+    except (TypeError, ValueError):
+        raise PyptoxError(f"{expected}; got {made!r}") from None
+    if [array.shape for array in arrays] != shapes:
+        raise PyptoxError(f"{expected}; got shapes {[array.shape for array in arrays]}")
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise PyptoxError(f"{expected}; got some that are NaN or infinite")
+    return arrays
 
 
 def attribute(
@@ -299,6 +316,8 @@ def attribute(
     >>> report.holds, report.shares[0].site.types, 0.99 < report.ratio < 1.01
     (True, 'fp32→bf16', True)
     """
+    if not callable(functional):
+        raise PyptoxError(f"`functional` must be a function of (candidate, reference); got {functional!r}. Try mean_error")
     arrays, specs = _run._arrays_and_specs(kernel, inputs)
     named = dict(zip(kernel.inputs, arrays, strict=True))
     with persistent(), float64_scope():

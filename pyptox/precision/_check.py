@@ -160,6 +160,7 @@ def compared(
     columns: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, Spec]]:
     """The whole configuration, and the specs of the part of a problem that is compared; as in :func:`check`."""
+    instance("kernel", kernel, Kernel, "a @kernel")
     values = kernel.configuration(values)
     tile = _store_tile(Recorder.of_integers(kernel, specs, values, chip))
     shape: tuple[int, ...] = specs[next(iter(kernel.outputs))].shape

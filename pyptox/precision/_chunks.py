@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from .._checks import unmasked
 from ._norm import Products
 
 _CHUNK = 1 << 16
@@ -164,6 +165,8 @@ def _special(c: np.ndarray, r: np.ndarray) -> Special:
 
 def shaped(name: str, candidate: Any, reference: Any) -> tuple[np.ndarray, np.ndarray]:
     """Both as arrays; raises where their shapes differ."""
+    for title, given in (("candidate", candidate), ("reference", reference)):
+        unmasked(f"{name} of the {title}", given)
     candidate, reference = np.asarray(candidate), np.asarray(reference)
     for title, array in (("candidate", candidate), ("reference", reference)):
         if array.dtype.kind in "OSUMmc" or array.dtype.names:

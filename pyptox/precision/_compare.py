@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import jax
@@ -150,7 +151,13 @@ def compare(
     """
     if not (floor == "rms" or (isinstance(floor, int | float) and 0 <= floor < math.inf)):
         raise PyptoxError(f"`floor` must be 'rms' or a number of at least 0; got {floor!r}")
+    if not isinstance(thresholds, Sequence) or isinstance(thresholds, str) or not all(map(_is_threshold, thresholds)):
+        raise PyptoxError(f"`thresholds` must be finite numbers of at least 0; got {thresholds!r}. Try (1e-2, 1e-3)")
     return Report(tuple(leaf_report(pair, thresholds, floor) for pair in pairs(candidate, reference, seed)), seed)
+
+
+def _is_threshold(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def pairs(candidate: Any, reference: Any, seed: int | None = None, baseline: Any = None) -> Iterator[Pair]:

@@ -95,7 +95,7 @@ def examine(
         distribution: of the inputs, as in :func:`sample_inputs`.
         save_to: keep inputs and float64 outputs in this new folder.
         replay: take inputs and float64 outputs from this folder instead; refused when it is of another kernel, shape,
-            configuration or text.
+            configuration or text, and beside a seed or a distribution.
 
     Raises:
         TooLargeError, SnapshotError: as said there.
@@ -106,7 +106,7 @@ def examine(
     True
     """
     chip = hardware or a2a3()
-    identity, kept = _taken(lambda: identity_of(kernel, specs, values, chip), replay, save_to, distribution)
+    identity, kept = _taken(lambda: identity_of(kernel, specs, values, chip), replay, save_to, distribution, seed)
     if kept is not None:
         values = kernel.configuration(values)
         inputs = [specs[name] if specs[name].values is not None else _kept(kept.inputs, name) for name in kernel.inputs]
@@ -266,15 +266,25 @@ def _taken(
     replay: str | os.PathLike[str] | None,
     save_to: str | os.PathLike[str] | None,
     distribution: str | Mapping[str, str],
+    seed: int,
 ) -> tuple[dict[str, Any] | None, Snapshot | None]:
     """The identity, where something is kept or replayed, and the snapshot that is replayed."""
-    if replay is not None and distribution != "normal":
-        raise SnapshotError(
-            f"`distribution` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got "
-            f"{_origin(distribution)}. Leave one out"
-        )
+    drawn_or_kept(replay, distribution, seed)
     own = identity() if replay is not None or save_to is not None else None
     return own, load(replay, own) if replay is not None else None
+
+
+def drawn_or_kept(
+    replay: str | os.PathLike[str] | None, distribution: str | Mapping[str, str], seed: int
+) -> None:
+    """Refuse what says how inputs are drawn beside a snapshot that has them."""
+    idle = {"distribution": _origin(distribution) if distribution != "normal" else "", "seed": seed or ""}
+    for name, given in idle.items():
+        if replay is not None and given != "":
+            raise SnapshotError(
+                f"`{name}` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got {given}. Leave "
+                "one out"
+            )
 
 
 def _origin(distribution: str | Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import instance
 from .._dtypes import dtype_of
 from ..hardware import Hardware, a2a3
 from ..lang._types import Spec
@@ -19,7 +20,7 @@ from ..program._task import OUTPUT, Arg, Task, adds
 from ..program._tensor import Tensor
 from ._check import LARGEST, Bound, TooLargeError, _tuple, golden_and_bound
 from ._examine import Examination, Subject, _kept, _origin, _taken
-from ._gates import AbstractGate
+from ._gates import AbstractGate, without_baseline
 from ._inputs import draw_all
 from ._lookups import places_of
 from ._shrink import reduction_length
@@ -61,6 +62,8 @@ def examine_program(
     >>> found.passed, found.report["matmul.out"].shape
     (True, (16, 32))
     """
+    instance("program", program, Program, "an @program")
+    without_baseline(gate, "examine_program")
     chip = hardware or a2a3()
     specs = specs or program.specs()
     recorded = graph(program, *specs.values(), hardware=chip)
@@ -70,7 +73,7 @@ def examine_program(
             f"`specs` of a program that is compared with float64 must make it hold at most {LARGEST:,} elements; "
             f"{program.name} has {elements:,}. Try smaller sizes, or fewer layers"
         )
-    identity, kept = _taken(lambda: identity_of(recorded, hardware=chip), replay, save_to, distribution)
+    identity, kept = _taken(lambda: identity_of(recorded, hardware=chip), replay, save_to, distribution, seed)
     if kept is None:
         inputs = sample_program_inputs(recorded, chip, seed, distribution)
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import instance, integer
 from .._dtypes import DType, format_of
 from .._errors import PyptoxError
 from .._rounding import cast
@@ -102,21 +103,37 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: str, seed: int = 0) -
     >>> draw("all_equal", (2,), "fp32", seed=1).tolist()
     [1.7291035652160645, 1.7291035652160645]
     """
-    return _draw(_generator(seed), distribution, tuple(shape), format_of(dtype))
+    try:
+        sizes = tuple(integer("shape", size, 0) for size in shape)
+    except TypeError:
+        raise PyptoxError(f"`shape` must be sizes; got {shape!r} ({type(shape).__name__}). Try (16, 64)") from None
+    return _draw(_generator(seed), distribution, sizes, format_of(dtype))
+
+
+def drawable(distribution: str | Mapping[str, str], seed: int) -> None:
+    """Refuse a distribution or a seed that no input could be drawn by, whatever its shape."""
+    _generator(seed)
+    for each in distribution.values() if isinstance(distribution, Mapping) else (distribution,):
+        if isinstance(each, str) and ".safetensors:" in each:
+            _tensor(each)
+        else:
+            _known(each)
+
+
+def _known(distribution: Any) -> None:
+    if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
+        known = ", ".join(DISTRIBUTIONS)
+        raise PyptoxError(f"`distribution` must be one of {known}, or FILE.safetensors:NAME; got {distribution!r}")
 
 
 def _generator(seed: int) -> np.random.Generator:
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise PyptoxError(f"`seed` must be an integer of at least 0; got {seed!r}")
-    return np.random.default_rng(seed)
+    return np.random.default_rng(integer("seed", seed, 0))
 
 
 def _draw(generator: np.random.Generator, distribution: str, shape: tuple[int, ...], kind: DType) -> np.ndarray:
-    if ".safetensors:" in distribution:
+    if isinstance(distribution, str) and ".safetensors:" in distribution:
         return _narrow(_slice(generator, distribution, shape), kind)
-    if distribution not in DISTRIBUTIONS:
-        known = ", ".join(DISTRIBUTIONS)
-        raise PyptoxError(f"`distribution` must be one of {known}, or FILE.safetensors:NAME; got {distribution!r}")
+    _known(distribution)
     if kind.floating:
         return _narrow(DISTRIBUTIONS[distribution](generator, shape, kind), kind)
     if distribution in _INTEGERS:
@@ -130,15 +147,20 @@ def _narrow(values: np.ndarray, kind: DType) -> np.ndarray:
     return np.asarray(cast(values, kind.name)) if kind.floating else np.asarray(cast(values, kind.name, saturate=True))
 
 
-def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A part of a tensor in a file: along its own axes where it has as many, else of its elements in order."""
+def _tensor(place: str) -> np.ndarray:
+    """The tensor ``FILE.safetensors:NAME``."""
     file, _, name = place.rpartition(":")
     if not Path(file).is_file():
         raise PyptoxError(f"`distribution` must name a safetensors file that exists; got {file!r} in {place!r}")
     tensors = read(Path(file))
     if name not in tensors:
         raise PyptoxError(f"`distribution` names {name!r}; {file} has {', '.join(tensors) or 'no tensor'}")
-    tensor = tensors[name]
+    return tensors[name]
+
+
+def _slice(generator: np.random.Generator, place: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A part of a tensor in a file: along its own axes where it has as many, else of its elements in order."""
+    tensor = _tensor(place)
     if tensor.ndim != len(shape) or any(have < want for have, want in zip(tensor.shape, shape, strict=True)):
         tensor = tensor.reshape(-1)
         if tensor.size < math.prod(shape):
@@ -166,6 +188,7 @@ def sample_inputs(
         seed: of the draw.
         distribution: as in :func:`draw`, for all inputs, or by name; ``normal`` where left out.
     """
+    instance("kernel", kernel, Kernel, "a @kernel")
     integers = any(specs[name].dtype == "int32" and specs[name].values is None for name in kernel.inputs)
     _generator(seed)  # refuses what is no seed
     places = places_of(kernel, specs, np.random.default_rng(seed + 1)) if integers else {}

@@ -9,9 +9,13 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from .._checks import integer, unmasked
 from .._dtypes import format_of
 from .._errors import PyptoxError
 from .._rounding import Rounding, cast
+
+_TINY = float(jnp.finfo(jnp.float32).tiny)
+"""The least normal number: what is below is flushed to zero."""
 
 GRANULARITIES = ("tensor", "channel", "token", "group")
 """What shares a scale: everything, a column (all axes but the last are reduced), a row, or a part of a row."""
@@ -38,7 +42,8 @@ class Quantized:
             wide = wide.reshape(*wide.shape[:-1], -1, self.group)
         if self.zero is not None:
             wide = wide - self.zero
-        return (wide * self.scale).reshape(self.values.shape)
+        most = jnp.finfo(jnp.float32).max  # a value that rounded up may stand for more than the largest number
+        return jnp.clip(wide * self.scale, -most, most).reshape(self.values.shape)
 
 
 def quantize(
@@ -65,8 +70,9 @@ def quantize(
         dtype: ``int8``, ``fp8_e4m3fn`` or ``fp8_e5m2``; asymmetric needs an integer.
         per: one of :data:`GRANULARITIES`.
         group: elements of a row that share a scale; divides its length.
-        floor: the least amax (or range), so that zeros have a scale.
-        scale, zero: a static scale, broadcastable as :class:`Quantized` says; from the data where left out.
+        floor: the least amax (or range), so that zeros have a scale; above 0.
+        scale, zero: a static scale, above 0, and whole numbers within ``dtype``, broadcastable as :class:`Quantized`
+            says; from the data where left out.
         rounding, key: as in :func:`cast`.
 
     >>> q = quantize(jnp.asarray([[1.0, -254.0], [0.0, 0.0]]))
@@ -86,8 +92,10 @@ def quantize(
         raise PyptoxError("a static `scale` with `symmetric`=False needs its `zero`")
     if (per == "group") != (group is not None):
         raise PyptoxError(f"`group` goes with `per`='group'; got group {group} and per {per!r}")
-    x = jnp.asarray(x)
-    if x.ndim == 0 or (group is not None and (group < 1 or x.shape[-1] % group)):
+    x = _numbers("x", x)
+    if x.ndim == 0 or not x.size:
+        raise PyptoxError(f"`x` must have a last axis and hold at least one element; got shape {x.shape}")
+    if group is not None and x.shape[-1] % integer("group", group, 1):
         raise PyptoxError(f"`x` must have a last axis that `group` divides; got shape {x.shape} and group {group}")
     if not isinstance(x, Tracer) and not bool(jnp.isfinite(x).all()):
         places = jnp.argwhere(~jnp.isfinite(x))
@@ -100,8 +108,25 @@ def quantize(
         wide = wide.reshape(*shape[:-1], -1, group)
     info = jnp.finfo(kind.jax) if kind.floating else jnp.iinfo(kind.jax)
     low, high = float(info.min), float(info.max)
+    least, width = _numbers("floor", floor).astype(jnp.float32), high if symmetric else high - low
+    if least.ndim or not _all(jnp.isfinite(least) & (least >= _TINY * width)):
+        raise PyptoxError(f"`floor` must be a number of at least {_TINY * width:.2g}, or scales vanish; got {floor!r}")
     if scale is None:
-        scale, zero = _scale(wide, per, symmetric, floor, low, high)
+        scale, zero = _scale(wide, per, symmetric, least, low, high)
+    else:
+        scale = _static("scale", scale, wide.shape)
+        if not _all(jnp.isfinite(scale) & (scale >= _TINY)):
+            raise PyptoxError(
+                f"`scale` must be finite and at least {_TINY:.2g} everywhere; the least given is {float(scale.min()):.8g}. "
+                "Try max(amax, 1e-4) / 127"
+            )
+        if zero is not None:
+            zero = _static("zero", zero, wide.shape)
+            if not _all((zero >= low) & (zero <= high) & (zero == jnp.round(zero))):
+                raise PyptoxError(
+                    f"`zero` must be whole and within {kind.name}, {low:g} to {high:g}, so that 0 is a value; got one "
+                    "that is not. Try round(low - min(x, 0) / scale)"
+                )
     values = wide / scale
     if zero is not None:
         values = cast(values, "int32", rounding, key=key).astype(jnp.float32) + zero
@@ -109,20 +134,51 @@ def quantize(
     return Quantized(stored.reshape(shape), scale, zero, group)
 
 
+def _numbers(name: str, value: Any) -> jax.Array:
+    """``value`` as an array of real numbers."""
+    unmasked(name, value)
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise PyptoxError(f"`{name}` must be an array of real numbers; got {value!r} ({type(value).__name__})") from None
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise PyptoxError(f"`{name}` must hold real numbers; got {array.dtype}")
+    return array
+
+
+def _static(name: str, value: Any, shape: tuple[int, ...]) -> jax.Array:
+    """A scale or zero point in float32 that broadcasts against what it scales."""
+    array = _numbers(name, value).astype(jnp.float32)
+    try:
+        fits = jnp.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise PyptoxError(f"`{name}` must broadcast against {shape}; got shape {array.shape}")
+    return array
+
+
+def _all(right: jax.Array) -> bool:
+    """Whether it is so everywhere; taken for granted while it is being traced."""
+    return isinstance(right, Tracer) or bool(right.all())
+
+
 def _only(key: Any, zero: jax.Array | None) -> Any:
     return key if zero is None else None
 
 
 def _scale(
-    wide: jax.Array, per: str, symmetric: bool, floor: float, low: float, high: float
+    wide: jax.Array, per: str, symmetric: bool, floor: jax.Array, low: float, high: float
 ) -> tuple[jax.Array, jax.Array | None]:
     axes = {"tensor": tuple(range(wide.ndim)), "channel": tuple(range(wide.ndim - 1))}.get(per, (wide.ndim - 1,))
     if symmetric:
         amax = jnp.max(jnp.abs(wide), axis=axes, keepdims=True)
-        return jnp.maximum(amax, jnp.float32(floor)) / jnp.float32(high), None
+        return jnp.maximum(amax, floor) / jnp.float32(high), None
     least = jnp.minimum(jnp.min(wide, axis=axes, keepdims=True), 0.0)
     most = jnp.maximum(jnp.max(wide, axis=axes, keepdims=True), 0.0)
-    scale = jnp.maximum(most - least, jnp.float32(floor)) / jnp.float32(high - low)
+    span, extent = jnp.float32(high - low), most - least
+    scale = jnp.maximum(extent, floor) / span
+    scale = jnp.where(jnp.isinf(extent), most / span - least / span, scale)  # a range beyond float32 has a scale still
     return scale, jnp.round(low - least / scale)
 
 
@@ -132,6 +188,6 @@ def fake_quantize(x: ArrayLike, dtype: str = "int8", **options: Any) -> jax.Arra
     >>> jax.grad(lambda x: fake_quantize(x, per="tensor").sum())(jnp.asarray([0.3, 1.0])).tolist()
     [1.0, 1.0]
     """
-    x = jnp.asarray(x, jnp.float32)
+    x = _numbers("x", x).astype(jnp.float32)
     there = jax.lax.stop_gradient(x)
     return quantize(there, dtype, **options).dequantize() + (x - there)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import instance
 from .._errors import PyptoxError
 from .._files import write_whole
 from .._safetensors import SafetensorsError, read, write
@@ -60,6 +61,7 @@ def identity_of(
         ]
         arguments = {name: str(spec) for name, spec in what.arguments.items()}
         return {"name": what.name, "specs": arguments, "values": {}, "computes": _digest(tasks)}
+    instance("what", what, Kernel, "a @kernel or the graph of a program")
     assert specs is not None
     chosen = {name: value for name, value in what.configuration(values or {}).items() if name in what.choices}
     recorder = Recorder.of_integers(what, specs, what.configuration(chosen), hardware or a2a3())

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import instance, unmasked
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
 from ..hardware import Hardware
@@ -18,7 +19,7 @@ from ..program._program import Program
 from ..program._run import _specs
 from ..program._task import OUTPUT, Task, adds
 from ._emulate import emulated
-from ._gates import AbstractGate, BitEqual, Verdict, judge
+from ._gates import AbstractGate, BitEqual, Verdict, judge, without_baseline
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,14 @@ def walk(
         program: a program.
         arrays: one for each of its arguments, as the candidate was given them.
         candidate: what the candidate read and wrote, by the task's name (``t3 down``) or in a list; tensors that it
-            does not have are left out. :func:`pyptox.artifacts.dumped_stages` reads them from a device's dump.
+            does not have are left out, but one output there must be.
+            :func:`pyptox.artifacts.dumped_stages` reads them from a device's dump.
         gate: of every tensor; bit equality by default.
         hardware: the chip whose staging limits apply.
+
+    Raises:
+        PyptoxError: the candidate names a task or tensor that there is none of, a tensor is of another shape or type, or
+            nothing would be judged.
 
     >>> import numpy as np, pyptox as px
     >>> from pyptox import program as pp
@@ -178,13 +184,19 @@ def walk(
     >>> walk(twice, x, w, candidate=[first, wrong]).first.name
     't1 second'
     """
-    given = candidate if isinstance(candidate, Mapping) else {stage.name: stage for stage in candidate}
+    given = _by_name(candidate)
+    without_baseline(gate, "walk")
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
     golden = _walk(recorded, arrays, hardware)
     known = [stage.name for stage in golden]
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise PyptoxError(f"`candidate` names {', '.join(unknown)}; the tasks are {', '.join(known)}")
+        raise PyptoxError(f"`candidate` names {', '.join(unknown)}; the tasks are {', '.join(known) or 'none'}")
+    given = {stage.name: _checked(given[stage.name], stage) for stage in golden if stage.name in given}
+    if not any(mine.outputs for mine in given.values()):
+        raise PyptoxError(
+            f"`candidate` must hold an output of a task, or nothing is judged; the tasks are {', '.join(known) or 'none'}"
+        )
     tasks = {task.label: task for task in recorded.tasks}
     findings = []
     for stage in golden:
@@ -203,6 +215,51 @@ def walk(
     return StageWalk(tuple(findings))
 
 
+def _by_name(candidate: Any) -> dict[str, Stage]:
+    """The candidate's stages by their tasks."""
+    if isinstance(candidate, Mapping):
+        pairs = list(candidate.items())
+    elif isinstance(candidate, list | tuple):
+        pairs = [(getattr(stage, "name", None), stage) for stage in candidate]
+    else:
+        pairs = [(None, candidate)]
+    for _, stage in pairs:
+        instance("candidate", stage, Stage, "stages, in a list or by the task's name")
+    names = [name for name, _ in pairs]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise PyptoxError(f"`candidate` must have each task once; got {', '.join(twice)} more than once")
+    return dict(pairs)
+
+
+def _checked(mine: Stage, golden: Stage) -> Stage:
+    """The candidate's stage in NumPy arrays; tensors that the golden has not, or not so, are refused."""
+    return Stage(
+        mine.name,
+        _like("input", mine.name, mine.inputs, golden.inputs),
+        _like("output", mine.name, mine.outputs, golden.outputs),
+    )
+
+
+def _like(
+    side: str, task: str, mine: Mapping[str, Any], golden: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    arrays = {}
+    for name, value in mine.items():
+        if name not in golden:
+            known = ", ".join(golden) or "none"
+            raise PyptoxError(f"`candidate` has the {side} {name!r} of {task}, whose {side}s are {known}")
+        unmasked(name, value)
+        arrays[name] = array = np.asarray(value)
+        expected = golden[name]
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise PyptoxError(
+                f"`{name}` of the candidate's {task} must be {expected.dtype}{list(expected.shape)}; got "
+                f"{array.dtype}{list(array.shape)}"
+            )
+    return arrays
+
+
 def _same(mine: Stage, golden: Stage) -> bool:
     """The candidate was given exactly what the golden was."""
     return all(np.array_equal(mine.inputs[n], a, equal_nan=a.dtype.kind == "f") for n, a in golden.inputs.items())
@@ -214,10 +271,4 @@ def _verdict(
     shared = {name: array for name, array in candidate.items() if name in golden}
     if not shared:
         return None
-    for name, array in shared.items():
-        if array.shape != golden[name].shape or array.dtype != golden[name].dtype:
-            raise PyptoxError(
-                f"`{name}` of the candidate must be {golden[name].dtype}{list(golden[name].shape)}; got "
-                f"{array.dtype}{list(array.shape)}"
-            )
     return judge(gate or BitEqual(), shared, {name: golden[name] for name in shared})

@@ -13,7 +13,7 @@ from ..program._run import _specs
 from ..program._task import adds
 from ._check import Bound, golden_and_bound, nearest_report
 from ._examine_program import Bounds, Step
-from ._gates import AbstractGate, Finding, Verdict, judge
+from ._gates import AbstractGate, Finding, Verdict, judge, without_baseline
 from ._stages import Stage, StageFinding, StageWalk, stages
 
 
@@ -45,6 +45,7 @@ def walk_float64(
     >>> found.first.name, found.stages[1].alone.passed
     ('t0 convert(int8)', True)
     """
+    without_baseline(gate, "walk_float64")
     chip = hardware or a2a3()
     recorded = graph(program, *_specs(program, arrays), hardware=hardware)
     stored = stages(program, *arrays, hardware=hardware)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import instance
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
 from .._rounding import Rounding
@@ -20,7 +21,7 @@ from ..lang._types import Spec, Tile
 from ._attribute import attribute
 from ._compare import Report, compare
 from ._emulate import KEPT, MODES, Emulator, is_cast
-from ._gates import AbstractGate, judge
+from ._gates import AbstractGate, judge, without_baseline
 from ._walker import Site, _lines
 
 
@@ -107,6 +108,12 @@ def what_if(
     >>> wide.error < 1e-6, wide.time_us != wide.time_before_us, away.error_share > 0.5, away.time_share
     (True, True, True, 0.0)
     """
+    instance("kernel", kernel, Kernel, "a @kernel")
+    if not isinstance(changes, Iterable) or isinstance(changes, str):
+        raise PyptoxError(f"`changes` must be a list of changes; got {changes!r}. Try [Widen('file.py:12')]")
+    changes = list(changes)
+    for change in changes:
+        instance("changes", change, (Widen, Round, Configure), "Widen, Round or Configure")
     chip = hardware or a2a3()
     values = kernel.configuration(parameters)
     before = Emulator(kernel, inputs, hardware, values)
@@ -290,7 +297,7 @@ def fewest_widened(
     Args:
         kernel: a kernel.
         inputs: one array per input; a control input as ``px.control(values)``.
-        gate: judges the outputs against float64.
+        gate: judges the outputs against float64; :class:`VersusBaseline` has nothing to judge by here.
         hardware: the chip whose time is predicted.
         parameters: tile sizes and other parameters; defaults where left out.
 
@@ -304,6 +311,8 @@ def fewest_widened(
     >>> found.passed, len(found.sites), found.tried
     (True, 1, 2)
     """
+    instance("kernel", kernel, Kernel, "a @kernel")
+    without_baseline(gate, "fewest_widened")
     chip = hardware or a2a3()
     values = kernel.configuration(parameters)
     emulator = Emulator(kernel, inputs, hardware, values)

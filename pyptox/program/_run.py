@@ -147,6 +147,7 @@ def orders(graph: Graph, count: int, seed: int = 0) -> Iterator[tuple[int, ...]]
 
 
 def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
+    instance("program", program, Program, "an @program")
     if len(arrays) != len(program.tensors):
         raise ProgramError(
             f"`{program.name}` takes {len(program.tensors)} arrays ({', '.join(program.tensors)}); got {len(arrays)}"
@@ -155,18 +156,12 @@ def _specs(program: Program, arrays: Sequence[Any]) -> list[Spec]:
 
 
 def _spec(program: Program, name: str, array: Any) -> Spec:
-    """The spec of one argument; what is no array, or of no type that a kernel takes, is named."""
+    """The spec of one argument, which has values."""
     if isinstance(array, Spec):
         if array.values is None:
             raise ProgramError(f"`{name}` of `{program.name}` must be an array, or px.control(values); got {array}")
         return array
-    try:
-        return Spec(tuple(array.shape), str(array.dtype))
-    except AttributeError:
-        kind = type(array).__name__
-        raise ProgramError(f"`{name}` of `{program.name}` must be an array; got {array!r} ({kind})") from None
-    except ValueError as error:
-        raise ProgramError(f"`{name}` of `{program.name}`: {error}. Convert it, say with astype") from None
+    return spec_of_array(program.name, name, array, ProgramError)
 
 
 def _array(given: Any) -> Any:

@@ -23,3 +23,4 @@ from ._topk import TopK as TopK
 from ._whole import RelL2 as RelL2
 from ._whole import Ulp as Ulp
 from ._whole import VersusBaseline as VersusBaseline
+from ._whole import without_baseline as without_baseline

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, final
 
 from ..._errors import PyptoxError
@@ -79,8 +80,15 @@ class AbstractGate(abc.ABC):
 def non_negative(**values: Any) -> None:
     """Raise where a limit of a gate is given and is not a finite number of at least 0."""
     for name, value in values.items():
-        if value is not None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value < float("inf")):
             raise PyptoxError(f"`{name}` of a gate must be a number of at least 0; got {value!r}. Try {name}=1e-3")
+
+
+def a_gate(name: str, value: Any) -> None:
+    """Raise where ``value`` is no gate."""
+    if not isinstance(value, AbstractGate):
+        raise PyptoxError(f"`{name}` must be a gate; got {value!r} ({type(value).__name__}). Try Allclose(1e-2)")
 
 
 def _short(value: Any) -> str:
@@ -105,6 +113,12 @@ class All(AbstractGate):
 
     gates: tuple[AbstractGate, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.gates, list | tuple) or not self.gates:
+            raise PyptoxError(f"`gates` of All must be gates, at least one; got {self.gates!r}. Try BitEqual()")
+        for gate in self.gates:
+            a_gate("gates", gate)
+
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:
         return [finding for gate in self.gates for finding in gate.judge(leaves)]
 
@@ -119,6 +133,14 @@ class ByLeaf(AbstractGate):
 
     gates: Mapping[str, AbstractGate]
     otherwise: AbstractGate | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gates, Mapping):
+            raise PyptoxError(f"`gates` of ByLeaf must be a dictionary of gates by leaf; got {self.gates!r}")
+        for name, gate in self.gates.items():
+            a_gate(f"gates[{name!r}]", gate)
+        if self.otherwise is not None:
+            a_gate("otherwise", self.otherwise)
 
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:
         names = [pair.name for pair in leaves]

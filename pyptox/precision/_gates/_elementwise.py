@@ -1,10 +1,11 @@
 """Gates that ask every element, and allow a share of them to fail."""
 
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 
+from ..._checks import integer
 from ..._errors import PyptoxError
 from ..._rounding import cast
 from .._chunks import Pair, root_mean_square
@@ -16,11 +17,22 @@ def _absolute(pair: Pair, atol: float | str, rtol: float) -> float:
     return rtol * root_mean_square(pair) if isinstance(atol, str) else float(atol)
 
 
-def _check_atol(atol: float | str) -> None:
-    if isinstance(atol, str) and atol != "rms":
-        raise PyptoxError(f"`atol` of a gate must be a number or 'rms'; got {atol!r}")
-    if not isinstance(atol, str):
-        non_negative(atol=atol)
+def _number_or_rms(**values: Any) -> None:
+    for name, value in values.items():
+        if value is None or (isinstance(value, str) and value != "rms"):
+            raise PyptoxError(f"`{name}` of a gate must be a number or 'rms'; got {value!r}")
+        if not isinstance(value, str):
+            non_negative(**{name: value})
+
+
+def _share(max_bad: Any, hard: float | None) -> None:
+    """Raise where a gate that allows a share of all elements to fail, by any amount, could not fail itself."""
+    non_negative(max_bad=max_bad, hard=hard)
+    if max_bad is None or max_bad > 1 or (max_bad == 1 and hard is None):
+        raise PyptoxError(
+            f"`max_bad` of a gate must be a share of the elements below 1, or up to 1 with `hard`; got {max_bad!r}. "
+            "Try max_bad=0.005"
+        )
 
 
 def _close(pair: Pair, rtol: float, atol: float | str) -> tuple[Exceeding, str]:
@@ -43,7 +55,7 @@ class Allclose(AbstractLeafGate):
 
     def __post_init__(self) -> None:
         non_negative(rtol=self.rtol)
-        _check_atol(self.atol)
+        _number_or_rms(atol=self.atol)
 
     def judge_leaf(self, pair: Pair) -> Finding:
         found, tolerance = _close(pair, self.rtol, self.atol)
@@ -64,8 +76,9 @@ class Ratio(AbstractLeafGate):
     hard: float | None = None
 
     def __post_init__(self) -> None:
-        non_negative(rtol=self.rtol, max_bad=self.max_bad, hard=self.hard)
-        _check_atol(self.atol)
+        non_negative(rtol=self.rtol)
+        _share(self.max_bad, self.hard)
+        _number_or_rms(atol=self.atol)
 
     def judge_leaf(self, pair: Pair) -> Finding:
         found, tolerance = _close(pair, self.rtol, self.atol)
@@ -78,7 +91,7 @@ def _few(
     most = np.floor(max_bad * found.elements)
     passed = found.count <= most and not found.disagree and (hard is None or found.share <= hard)
     text = found.said(pair, most, tolerance)
-    return Finding(pair.name, str(gate), bool(passed), text + (f"; none may be beyond {hard:g} x" if hard else ""))
+    return Finding(pair.name, str(gate), bool(passed), text + ("" if hard is None else f"; none may be beyond {hard:g} x"))
 
 
 @final
@@ -95,13 +108,21 @@ class RelDiff(AbstractLeafGate):
     hard: float | None = None
 
     def __post_init__(self) -> None:
-        non_negative(limit=self.limit, max_bad=self.max_bad, hard=self.hard)
-        _check_atol(self.floor)
+        non_negative(limit=self.limit)
+        _share(self.max_bad, self.hard)
+        _number_or_rms(floor=self.floor)
 
     def judge_leaf(self, pair: Pair) -> Finding:
         floor = 0.01 * root_mean_square(pair) if isinstance(self.floor, str) else float(self.floor)
         found = exceeding(pair, lambda chunk: self.limit * np.maximum(chunk.magnitude, floor))
         return _few(self, pair, found, f"{self.limit:g} max(|reference|, {floor:.3g})", self.max_bad, self.hard)
+
+
+def _is_rate(pair: Any) -> bool:
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or any(isinstance(part, bool) for part in pair):
+        return False
+    depth, rate = pair
+    return isinstance(depth, int | np.integer) and depth >= 1 and isinstance(rate, int | float) and 0 < rate <= 1
 
 
 @final
@@ -120,8 +141,12 @@ class PassRate(AbstractLeafGate):
 
     def __post_init__(self) -> None:
         non_negative(rtol=self.rtol, atol=self.atol)
-        if self.depth < 1:
-            raise PyptoxError(f"`depth` of PassRate must be at least 1 layer; got {self.depth}")
+        integer("depth", self.depth, 1)
+        if not isinstance(self.rates, list | tuple) or not self.rates or not all(map(_is_rate, self.rates)):
+            raise PyptoxError(
+                "`rates` of PassRate must be pairs of a depth, 1 or more, and a share of the elements above 0, 1 at most; "
+                f"got {self.rates!r}. Try ((1, 1.0), (10, 0.999))"
+            )
 
     def judge_leaf(self, pair: Pair) -> Finding:
         found, tolerance = _close(pair, self.rtol, self.atol)

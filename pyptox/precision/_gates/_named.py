@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from ..._checks import text as checked_text
 from ..._errors import PyptoxError
 from ._base import AbstractGate, All
 from ._elementwise import Allclose, BitEqual, FiniteMatch, PassRate, Ratio, RelDiff
@@ -28,6 +29,7 @@ def gate_named(text: str) -> AbstractGate:
     >>> print(gate_named("ratio:0.01,max_bad=1e-4"), gate_named("ulp:max=2"))
     Ratio(rtol=0.01, atol=rms, max_bad=0.0001) Ulp(max=2)
     """
+    checked_text("gate", text, "allclose:rtol=1e-2")
     name, _, rest = text.partition(":")
     if name not in GATES:
         raise PyptoxError(f"`gate` must be one of {', '.join(GATES)}; got {name!r}. Try allclose:rtol=1e-2")

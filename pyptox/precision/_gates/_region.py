@@ -1,5 +1,6 @@
 """Mapped and padded buffers: some rows are judged, and the others must be as they were."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -8,7 +9,7 @@ import numpy as np
 
 from ..._errors import PyptoxError
 from .._chunks import Pair
-from ._base import AbstractGate, Finding
+from ._base import AbstractGate, Finding, a_gate
 from ._elementwise import BitEqual
 
 
@@ -27,6 +28,19 @@ class Region(AbstractGate):
     rows: int | tuple[int, ...]
     before: np.ndarray | None = field(default=None, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        a_gate("gate", self.gate)
+        try:
+            numbers = [*self.rows] if np.iterable(self.rows) else [self.rows]
+            right = all(not isinstance(n, bool | np.bool_) and operator.index(n) >= 0 for n in numbers)
+        except TypeError:
+            right = False
+        if not right:
+            raise PyptoxError(
+                f"`rows` of Region must be an integer of at least 0, or such integers; got {self.rows!r}. Try rows=3 or "
+                "rows=(0, 2)"
+            )
+
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:
         findings = []
         for pair in leaves:
@@ -41,7 +55,7 @@ class Region(AbstractGate):
     def _mapped(self, pair: Pair) -> np.ndarray:
         count = len(pair.candidate)
         mapped = np.zeros(count, bool)
-        if isinstance(self.rows, int):
+        if isinstance(self.rows, int | np.integer):
             if not 0 <= self.rows <= count:
                 raise PyptoxError(f"`rows` must be between 0 and the {count} rows of `{pair.name}`; got {self.rows}")
             mapped[: self.rows] = True

@@ -6,6 +6,7 @@ from typing import final
 
 import numpy as np
 
+from ..._checks import text as checked_text
 from ..._errors import PyptoxError
 from ..._rounding import cast
 from .._chunks import Pair, wide
@@ -34,6 +35,10 @@ class TopK(AbstractGate):
 
     def __post_init__(self) -> None:
         non_negative(rtol=self.rtol, atol=self.atol)
+        for name in ("values", "indices"):
+            checked_text(name, getattr(self, name), name)
+        if self.values == self.indices:
+            raise PyptoxError(f"`indices` of TopK must be another leaf than `values`; got {self.values!r} for both")
 
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:
         by_name = {pair.name: pair for pair in leaves}
@@ -41,6 +46,12 @@ class TopK(AbstractGate):
             if name not in by_name:
                 raise PyptoxError(f"`TopK` names the leaf {name}; there are {', '.join(by_name)}")
         scores, indices = by_name[self.values], by_name[self.indices]
+        for title, array in (("candidate", indices.candidate), ("reference", indices.reference)):
+            if not np.issubdtype(array.dtype, np.integer) or array.ndim == 0:
+                raise PyptoxError(
+                    f"`{self.indices}` of the {title} must be rows of integers, which TopK takes for places; got "
+                    f"{array.dtype}{list(array.shape)}"
+                )
         if scores.candidate.shape != indices.candidate.shape:
             raise PyptoxError(
                 f"`{self.indices}` must have the shape of `{self.values}`, {scores.candidate.shape}; got "

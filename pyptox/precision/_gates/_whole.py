@@ -1,12 +1,15 @@
 """Gates on one number of a whole leaf."""
 
+import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from ..._errors import PyptoxError
 from .._chunks import Pair
 from .._compare import THRESHOLDS, LeafReport, leaf_report, number
-from ._base import AbstractLeafGate, Finding, non_negative
+from ._base import AbstractGate, AbstractLeafGate, Finding, non_negative
 from ._exceed import exceeding
 
 
@@ -75,7 +78,8 @@ class VersusBaseline(AbstractLeafGate):
     """An error of at most ``k`` times that of a plain implementation in the same types.
 
     Both are measured against the same float64 reference, so that a hard problem is no one's fault. An error within
-    half a unit in the last place of the output, which rounding alone may cost, always passes.
+    half a unit in the last place of the output, which rounding alone may cost, always passes. A baseline whose own
+    error is not finite is no measure: nothing else passes beside it.
     """
 
     k: float = 2.0
@@ -91,8 +95,27 @@ class VersusBaseline(AbstractLeafGate):
         if plain is None:
             raise PyptoxError("`baseline` is needed by VersusBaseline; give the outputs of a plain implementation")
         leaf, other = leaf_report(pair, THRESHOLDS), leaf_report(plain, THRESHOLDS)
-        got, limit = getattr(leaf, self.of), self.k * getattr(other, self.of)
-        rounded = leaf.ulp["max"] <= 0.5
-        passed = (got <= limit or rounded) and not leaf.special["disagree"]
-        text = f"{self.of} {got:.3g}, at most {self.k:g} x {getattr(other, self.of):.3g} of the baseline"
+        got, measure = getattr(leaf, self.of), getattr(other, self.of)
+        limit, rounded = self.k * measure, leaf.ulp["max"] <= 0.5
+        within = math.isfinite(limit) and got <= limit
+        passed = (within or rounded) and not leaf.special["disagree"]
+        text = f"{self.of} {got:.3g}, at most {self.k:g} x {measure:.3g} of the baseline"
+        if not math.isfinite(limit):
+            lost = other.special["disagree"]
+            why = f": {lost:,} of its elements are NaN or infinite where the reference is not" if lost else ""
+            text += f", which is no measure{why}"
         return Finding(pair.name, str(self), passed, text + _where(leaf, pair))
+
+
+def without_baseline(gate: Any, where: str) -> None:
+    """Refuse a gate that holds :class:`VersusBaseline`, itself or in a part, where there is no baseline to give it."""
+    if isinstance(gate, VersusBaseline):
+        raise PyptoxError(
+            f"`gate` of {where} must judge without a baseline, which {where} has none of; got {gate}. Try RelL2(1e-2), or "
+            "judge(gate, ..., baseline=...) on the outputs"
+        )
+    if isinstance(gate, AbstractGate):
+        gate = [getattr(gate, field.name) for field in dataclasses.fields(gate)]  # type: ignore[arg-type]
+    parts = gate.values() if isinstance(gate, Mapping) else gate if isinstance(gate, list | tuple) else ()
+    for part in parts:
+        without_baseline(part, where)
