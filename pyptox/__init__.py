@@ -1,4 +1,10 @@
-"""pyptox: a differentiable modelling framework for tiled accelerator kernels."""
+"""pyptox: a differentiable modelling framework for tiled accelerator kernels.
+
+Its other packages, such as ``pyptox.precision``, are imported when they are first asked for.
+"""
+
+import importlib
+from types import ModuleType
 
 from . import cost as cost
 from . import hardware as hardware
@@ -19,3 +25,15 @@ from .lang._types import spec as spec
 from . import kernels as kernels  # isort: skip
 
 __version__ = "0.1.0"
+
+_LAZY = ("artifacts", "calibration", "chip", "phases", "pmu", "precision", "program", "rings", "trace", "validation")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'pyptox' has no attribute {name!r}")
+    return importlib.import_module(f".{name}", __name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

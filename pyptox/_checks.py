@@ -61,7 +61,9 @@ def instance(name: str, value: Any, kinds: type | tuple[type, ...], expected: st
 def unmasked(name: str, value: Any) -> None:
     """Refuse a masked array: its mask would be dropped in silence."""
     if isinstance(value, np.ma.MaskedArray):
-        raise PyptoxError(f"`{name}` must be an array without a mask; got a masked one. Try .filled(0) or .compressed()")
+        raise PyptoxError(
+            f"`{name}` must be an array without a mask; got a masked one. Try .filled(0) or .compressed()"
+        )
 
 
 def text(name: str, value: Any, such_as: str) -> str:

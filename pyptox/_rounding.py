@@ -222,8 +222,12 @@ def _prepare(
     kind, mode = format_of(dtype), Rounding(rounding)
     if (mode is Rounding.STOCHASTIC) != (key is not None):
         if key is None:
-            raise PyptoxError("`key` must be a key of jax.random for stochastic rounding; got None. Try jax.random.key(0)")
-        raise PyptoxError(f"`key` is for stochastic rounding only; got one with `rounding`={mode.value!r}. Leave it out")
+            raise PyptoxError(
+                "`key` must be a key of jax.random for stochastic rounding; got None. Try jax.random.key(0)"
+            )
+        raise PyptoxError(
+            f"`key` is for stochastic rounding only; got one with `rounding`={mode.value!r}. Leave it out"
+        )
     if not isinstance(saturate, bool | np.bool_ | None):
         raise PyptoxError(f"`saturate` must be True, False or None; got {saturate!r}")
     unmasked("x", x)

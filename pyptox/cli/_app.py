@@ -36,6 +36,7 @@ from ._options import (
     problem_of,
     show,
 )
+from ._programs import is_a_place
 from ._simulations import explain_capture, explain_program, graph, not_with_capture, simulate, what_if
 
 app = typer.Typer(
@@ -164,13 +165,13 @@ def explain(
     """
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
-    if what is None or ".py:" in what:
+    if what is None or is_a_place(what):
         _refuse_of_a_kernel(
             "a recorded run" if what is None else f"the program {what}, whose sizes are NAME=VALUE",
             {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages is not None}
             | {"--set": settings, "--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"},
         )
-    if caps and (what is None or ".py:" not in what):
+    if caps and (what is None or not is_a_place(what)):
         raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} without one. Leave it out")
     if capture is not None:
         if sizes:
@@ -178,7 +179,7 @@ def explain(
         not_with_capture(repeated, hardware)
         return explain_capture(capture, out, as_json)
     assert what is not None
-    if ".py:" in what:
+    if is_a_place(what):
         return explain_program(what, sizes, hardware, repeated, caps, out, as_json)
     from ..cost import Options
     from ..cost._explain import explain as explain_cost
@@ -234,7 +235,7 @@ def check(
     if what is None:
         raise ValueError("`check` needs a kernel or a program (FILE.py:NAME); got none. Try softmax --m 16 --n 64")
     asked = Asked(hardware, seed, gate or [], distribution, save, replay, attribute, walk, as_json)
-    if ".py:" not in what:
+    if not is_a_place(what):
         if sizes or capture is not None:
             raise ValueError(
                 f"`SIZE=VALUE` and --capture belong to a program; {what!r} is a kernel, which takes --m, --k, --n"
@@ -572,11 +573,29 @@ def bench(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of ``pyptox``."""
     try:
-        app(args=arguments, prog_name="pyptox")
+        code = app(args=arguments, prog_name="pyptox", standalone_mode=False)
+    except _UsageError as error:
+        sys.exit(_refused(error))
     except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
         given = sys.argv[1:] if arguments is None else arguments
         print(f"error: {_option_of(error, given)}{error}", file=sys.stderr)
         sys.exit(error.exit_code if isinstance(error, PyptoxError) else 2)
+    sys.exit(code or 0)
+
+
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+"""What typer raises for a command line that it cannot read."""
+
+
+def _refused(error: Any) -> int:
+    """Say in one line what is wrong with a command line, or show the help where there is nothing else to say."""
+    message, context = error.format_message(), error.ctx
+    if "\n" in message.strip() or not message.strip():  # no command: the message is the help itself
+        print(message, file=sys.stderr)
+    else:
+        advice = f" Try {context.command_path} --help" if context is not None else ""
+        print(f"error: {message.strip()}{advice}", file=sys.stderr)
+    return error.exit_code
 
 
 def _option_of(error: Exception, arguments: Sequence[str]) -> str:

@@ -16,10 +16,15 @@ from ..precision import (
     examine,
     examine_program,
     gates_named,
+    identity_of,
     intermediates,
+    load,
     walk,
     walk_float64,
 )
+from ..precision._examine import drawn_or_kept
+from ..precision._inputs import drawable
+from ..precision._snapshot import require_empty
 from ..program import Graph
 from ._options import Problem, show
 from ._programs import graph_at, in_users_code, program_at
@@ -44,6 +49,16 @@ class Asked:
         """The keywords of :func:`examine` and :func:`examine_program`."""
         chosen = {"distribution": self.distribution, "save_to": self.save, "replay": self.replay}
         return chosen | {"gate": gates_named(self.gate), "seed": self.seed}
+
+    def refuse(self) -> None:
+        """Raise for an option that no configuration could be examined with, as an examination would."""
+        gates_named(self.gate)
+        drawable(self.distribution, self.seed)
+        drawn_or_kept(self.replay, self.distribution, self.seed)
+        if self.replay is not None:
+            load(self.replay)
+        if self.save is not None:
+            require_empty(self.save)
 
 
 def check_kernel(problem: Problem, asked: Asked) -> None:
@@ -75,10 +90,11 @@ def check_program(place: str, sizes: Sequence[str], asked: Asked) -> None:
 def check_capture(place: str, sizes: Sequence[str], folder: Path, asked: Asked) -> None:
     """What a device dumped of a program, task by task, beside the emulated golden."""
     from ..artifacts import arguments_of, dumped_stages, read_args_dump
-    from ..precision import identity_of, load
 
-    if asked.attribute or asked.save is not None or asked.distribution != "normal":
-        raise ValueError("`--attribute`, --save and --distribution need no dump; got one with --capture. Leave it out")
+    if asked.attribute or asked.save is not None or asked.distribution != "normal" or asked.seed:
+        raise ValueError(
+            "`--attribute`, --save, --distribution and --seed need no dump; got one with --capture. Leave it out"
+        )
     chip, program = preset(asked.hardware), program_at(place)
     recorded, dump = graph_at(place, sizes, chip), read_args_dump(folder)
     kept = load(asked.replay, identity_of(recorded, hardware=chip)).inputs if asked.replay is not None else {}
@@ -112,6 +128,8 @@ def _answer(
 ) -> None:
     """Examine what fits the chip, and show everything; exit with 1 where something failed."""
     fits = all(v.passed for v in verified)
+    if not fits:
+        asked.refuse()
     found = run() if fits else None
     passed = found is not None and found.passed
     more = {}

@@ -16,10 +16,20 @@ from ..program import Graph, Program, graph
 Answer = TypeVar("Answer")
 
 
+def is_a_place(text: str) -> bool:
+    """Whether ``text`` is meant for a name in a file, well or badly spelt: no kernel of the library is called so.
+
+    >>> [is_a_place(text) for text in ("mlp.py:mlp", "mlp.py", "README.md:x", "top_k_groups(8)", "convert('a:b')")]
+    [True, True, True, False, False]
+    """
+    name = text.partition("(")[0]
+    return any(mark in name for mark in (":", "/", "\\")) or name.endswith(".py")
+
+
 def program_at(place: str) -> Program:
     """The program ``NAME`` of the Python file ``FILE.py``."""
     file, colon, name = place.rpartition(":")
-    if not colon or not file or not name:
+    if not colon or not name or not file.endswith(".py") or file == ".py":
         raise ValueError(f"`PROGRAM` must be FILE.py:NAME; got {place!r}. Try docs/programs/mlp.py:mlp")
     path = Path(file)
     if not path.is_file():

@@ -317,7 +317,9 @@ def attribute(
     (True, 'fp32→bf16', True)
     """
     if not callable(functional):
-        raise PyptoxError(f"`functional` must be a function of (candidate, reference); got {functional!r}. Try mean_error")
+        raise PyptoxError(
+            f"`functional` must be a function of (candidate, reference); got {functional!r}. Try mean_error"
+        )
     arrays, specs = _run._arrays_and_specs(kernel, inputs)
     named = dict(zip(kernel.inputs, arrays, strict=True))
     with persistent(), float64_scope():

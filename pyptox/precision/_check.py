@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import instance
 from .._dtypes import dtype_of
 from .._errors import PyptoxError
 from .._float64 import widened

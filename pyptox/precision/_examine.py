@@ -274,9 +274,7 @@ def _taken(
     return own, load(replay, own) if replay is not None else None
 
 
-def drawn_or_kept(
-    replay: str | os.PathLike[str] | None, distribution: str | Mapping[str, str], seed: int
-) -> None:
+def drawn_or_kept(replay: str | os.PathLike[str] | None, distribution: str | Mapping[str, str], seed: int) -> None:
     """Refuse what says how inputs are drawn beside a snapshot that has them."""
     idle = {"distribution": _origin(distribution) if distribution != "normal" else "", "seed": seed or ""}
     for name, given in idle.items():

@@ -140,7 +140,9 @@ def _numbers(name: str, value: Any) -> jax.Array:
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError):
-        raise PyptoxError(f"`{name}` must be an array of real numbers; got {value!r} ({type(value).__name__})") from None
+        raise PyptoxError(
+            f"`{name}` must be an array of real numbers; got {value!r} ({type(value).__name__})"
+        ) from None
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise PyptoxError(f"`{name}` must hold real numbers; got {array.dtype}")
     return array

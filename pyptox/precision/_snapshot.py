@@ -1,12 +1,11 @@
 """Inputs and golden outputs in a folder: whole and of this kernel, or refused with what is wrong."""
 
+import contextlib
 import hashlib
 import inspect
 import json
 import os
-import secrets
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from .._checks import instance
 from .._errors import PyptoxError
-from .._files import write_whole
+from .._files import drafted, write_whole
 from .._safetensors import SafetensorsError, read, write
 from ..cost._nest import instructions
 from ..hardware import Hardware, a2a3
@@ -109,6 +108,12 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(getattr(value, "value", type(value)))
 
 
+def require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SnapshotError(f"`folder` must be new or empty; {str(folder)!r} is not. Remove it, or name another")
+
+
 def save(
     folder: str | os.PathLike[str],
     inputs: Mapping[str, Any],
@@ -128,15 +133,8 @@ def save(
         SnapshotError: the folder holds something.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SnapshotError(f"`folder` must be new or empty; {str(folder)!r} is not. Remove it, or name another")
-    draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir()
-    except OSError as error:
-        raise SnapshotError(f"`folder` must be where files can be made; {str(folder)!r}: {error.strerror}") from None
-    try:
+    require_empty(folder)
+    with _draft(folder) as draft:
         described = {}
         for title, arrays in zip(_FILES, (inputs, golden), strict=True):
             path = draft / f"{title}.safetensors"
@@ -144,10 +142,20 @@ def save(
             described[title] = {"names": list(arrays), "sha256": _hash(path)}
         manifest = {"format": FORMAT, "identity": dict(identity), "seed": seed, "files": described}
         write_whole(draft / "snapshot.json", json.dumps(manifest, indent=1) + "\n")
-        os.replace(draft, folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+
+
+@contextlib.contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """The folder while it is being filled."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            draft = stack.enter_context(drafted(folder, folder=True))
+        except OSError as error:
+            raise SnapshotError(
+                f"`folder` must be where files can be made; {str(folder)!r}: {error.strerror}"
+            ) from None
+        yield draft
 
 
 def _hash(path: Path) -> str:

@@ -241,9 +241,7 @@ def _checked(mine: Stage, golden: Stage) -> Stage:
     )
 
 
-def _like(
-    side: str, task: str, mine: Mapping[str, Any], golden: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def _like(side: str, task: str, mine: Mapping[str, Any], golden: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     arrays = {}
     for name, value in mine.items():
         if name not in golden:

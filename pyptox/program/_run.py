@@ -13,7 +13,7 @@ from .._checks import instance
 from .._dtypes import dtype_of
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware
-from ..lang._run import _lookup
+from ..lang._run import _lookup, spec_of_array
 from ..lang._types import Spec
 from ._graph import Graph, graph
 from ._program import Program

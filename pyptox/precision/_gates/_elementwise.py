@@ -91,7 +91,9 @@ def _few(
     most = np.floor(max_bad * found.elements)
     passed = found.count <= most and not found.disagree and (hard is None or found.share <= hard)
     text = found.said(pair, most, tolerance)
-    return Finding(pair.name, str(gate), bool(passed), text + ("" if hard is None else f"; none may be beyond {hard:g} x"))
+    return Finding(
+        pair.name, str(gate), bool(passed), text + ("" if hard is None else f"; none may be beyond {hard:g} x")
+    )
 
 
 @final
