@@ -17,7 +17,6 @@ from pyptox.cost._nest import options_for
 from pyptox.cost._occupancy import ON_CHIP
 from pyptox.hardware import Hardware
 from pyptox.lang import Kernel, Spec
-from pyptox.precision._inputs import drawable
 
 from ._by_choice import by_choice
 from ._constraint import EmptySpaceError
@@ -164,6 +163,8 @@ def tune(
     space = space or default_space(kernel, specs, hardware, held)
     _check_arguments(kernel, space, held, seed, evaluations)
     if gate is not None:
+        from pyptox.precision._inputs import drawable
+
         drawable(distribution, seed)
     options = Options(sync=sync)
     scorer = Scorer(kernel, specs, hardware, options, fixed)

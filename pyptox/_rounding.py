@@ -222,9 +222,7 @@ def _prepare(
     kind, mode = format_of(dtype), Rounding(rounding)
     if (mode is Rounding.STOCHASTIC) != (key is not None):
         if key is None:
-            raise PyptoxError(
-                "`key` must be a key of jax.random for stochastic rounding; got None. Try jax.random.key(0)"
-            )
+            raise PyptoxError("`key` needs jax.random.key(seed) for `rounding`='stochastic'; got None")
         raise PyptoxError(
             f"`key` is for stochastic rounding only; got one with `rounding`={mode.value!r}. Leave it out"
         )

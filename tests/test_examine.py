@@ -395,7 +395,7 @@ def test_a_survey_shares_inputs_and_part():
 
 
 def test_arguments_are_named_where_they_are_wrong(tmp_path):
-    with pytest.raises(PyptoxError, match="`seed` must be an integer of at least 0; got -1"):
+    with pytest.raises(PyptoxError, match="`seed` must be 0 or more, an integer; got -1"):
         pr.draw("normal", (4,), "fp32", seed=-1)
     with pytest.raises(PyptoxError, match=r"`distribution` must name a safetensors file that exists; got 'no"):
         pr.draw("no.safetensors:x", (4,), "fp32")

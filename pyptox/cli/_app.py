@@ -33,10 +33,10 @@ from ._options import (
     Sync,
     Tile,
     about_a_kernel,
+    is_a_place,
     problem_of,
     show,
 )
-from ._programs import is_a_place
 from ._simulations import explain_capture, explain_program, graph, not_with_capture, simulate, what_if
 
 app = typer.Typer(
@@ -589,12 +589,12 @@ _UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 def _refused(error: Any) -> int:
     """Say in one line what is wrong with a command line, or show the help where there is nothing else to say."""
-    message, context = error.format_message(), error.ctx
-    if "\n" in message.strip() or not message.strip():  # no command: the message is the help itself
+    message, context = error.format_message().strip(), error.ctx
+    if "\n" in message or not message:  # no command: the message is the help itself
         print(message, file=sys.stderr)
     else:
-        advice = f" Try {context.command_path} --help" if context is not None else ""
-        print(f"error: {message.strip()}{advice}", file=sys.stderr)
+        advice = f"Try {context.command_path} --help" if context is not None else ""
+        print(f"error: {message}{' ' if message[-1] in '.?!' else '. '}{advice}".strip(), file=sys.stderr)
     return error.exit_code
 
 

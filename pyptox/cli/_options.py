@@ -44,6 +44,16 @@ Problem = tuple[Any, dict[str, Any], dict[str, Any]]
 """A kernel, the spec of every tensor, and its configuration."""
 
 
+def is_a_place(text: str) -> bool:
+    """Whether ``text`` is meant for a name in a file, well or badly spelt: no kernel of the library is called so.
+
+    >>> [is_a_place(text) for text in ("mlp.py:mlp", "mlp.py", "README.md:x", "top_k_groups(8)", "convert('a:b')")]
+    [True, True, True, False, False]
+    """
+    name = text.partition("(")[0]
+    return any(mark in name for mark in (":", "/", "\\")) or name.endswith(".py")
+
+
 def problem_of(
     kernel: KernelName,
     m: M = 0,

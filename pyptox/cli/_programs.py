@@ -16,16 +16,6 @@ from ..program import Graph, Program, graph
 Answer = TypeVar("Answer")
 
 
-def is_a_place(text: str) -> bool:
-    """Whether ``text`` is meant for a name in a file, well or badly spelt: no kernel of the library is called so.
-
-    >>> [is_a_place(text) for text in ("mlp.py:mlp", "mlp.py", "README.md:x", "top_k_groups(8)", "convert('a:b')")]
-    [True, True, True, False, False]
-    """
-    name = text.partition("(")[0]
-    return any(mark in name for mark in (":", "/", "\\")) or name.endswith(".py")
-
-
 def program_at(place: str) -> Program:
     """The program ``NAME`` of the Python file ``FILE.py``."""
     file, colon, name = place.rpartition(":")

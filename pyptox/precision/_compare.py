@@ -157,7 +157,7 @@ def compare(
 
 
 def _is_threshold(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
 
 
 def pairs(candidate: Any, reference: Any, seed: int | None = None, baseline: Any = None) -> Iterator[Pair]:

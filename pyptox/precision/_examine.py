@@ -280,8 +280,8 @@ def drawn_or_kept(replay: str | os.PathLike[str] | None, distribution: str | Map
     for name, given in idle.items():
         if replay is not None and given != "":
             raise SnapshotError(
-                f"`{name}` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got {given}. Leave "
-                "one out"
+                f"`{name}` is of inputs that are drawn, and `replay` takes those of {str(replay)!r}; got {given}. "
+                "Leave one out"
             )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
@@ -117,8 +118,8 @@ def quantize(
         scale = _static("scale", scale, wide.shape)
         if not _all(jnp.isfinite(scale) & (scale >= _TINY)):
             raise PyptoxError(
-                f"`scale` must be finite and at least {_TINY:.2g} everywhere; the least given is {float(scale.min()):.8g}. "
-                "Try max(amax, 1e-4) / 127"
+                f"`scale` must be finite and at least {_TINY:.2g} everywhere; the least is {float(scale.min()):.8g}."
+                " Try max(amax, 1e-4) / 127"
             )
         if zero is not None:
             zero = _static("zero", zero, wide.shape)
@@ -138,11 +139,9 @@ def _numbers(name: str, value: Any) -> jax.Array:
     """``value`` as an array of real numbers."""
     unmasked(name, value)
     try:
-        array = jnp.asarray(value)
+        array = jnp.asarray(value if isinstance(value, jax.Array) else np.asarray(value))
     except (TypeError, ValueError):
-        raise PyptoxError(
-            f"`{name}` must be an array of real numbers; got {value!r} ({type(value).__name__})"
-        ) from None
+        raise PyptoxError(f"`{name}` must be an array of real numbers; got {value!r}") from None
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise PyptoxError(f"`{name}` must hold real numbers; got {array.dtype}")
     return array

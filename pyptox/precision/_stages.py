@@ -170,8 +170,8 @@ def walk(
         hardware: the chip whose staging limits apply.
 
     Raises:
-        PyptoxError: the candidate names a task or tensor that there is none of, a tensor is of another shape or type, or
-            nothing would be judged.
+        PyptoxError: the candidate names a task or tensor that there is none of, a tensor is of another shape or type,
+            or nothing would be judged.
 
     >>> import numpy as np, pyptox as px
     >>> from pyptox import program as pp
@@ -195,7 +195,7 @@ def walk(
     given = {stage.name: _checked(given[stage.name], stage) for stage in golden if stage.name in given}
     if not any(mine.outputs for mine in given.values()):
         raise PyptoxError(
-            f"`candidate` must hold an output of a task, or nothing is judged; the tasks are {', '.join(known) or 'none'}"
+            f"`candidate` must hold an output of a task, or nothing is judged; there are {', '.join(known) or 'none'}"
         )
     tasks = {task.label: task for task in recorded.tasks}
     findings = []
@@ -217,19 +217,15 @@ def walk(
 
 def _by_name(candidate: Any) -> dict[str, Stage]:
     """The candidate's stages by their tasks."""
-    if isinstance(candidate, Mapping):
-        pairs = list(candidate.items())
-    elif isinstance(candidate, list | tuple):
-        pairs = [(getattr(stage, "name", None), stage) for stage in candidate]
-    else:
-        pairs = [(None, candidate)]
-    for _, stage in pairs:
+    named = isinstance(candidate, Mapping)
+    found = list(candidate.values() if named else candidate if isinstance(candidate, list | tuple) else [candidate])
+    for stage in found:
         instance("candidate", stage, Stage, "stages, in a list or by the task's name")
-    names = [name for name, _ in pairs]
+    names = list(candidate if named else (stage.name for stage in found))
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise PyptoxError(f"`candidate` must have each task once; got {', '.join(twice)} more than once")
-    return dict(pairs)
+    return dict(zip(names, found, strict=True))
 
 
 def _checked(mine: Stage, golden: Stage) -> Stage:

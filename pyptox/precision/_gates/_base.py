@@ -81,7 +81,7 @@ def non_negative(**values: Any) -> None:
     """Raise where a limit of a gate is given and is not a finite number of at least 0."""
     for name, value in values.items():
         number = isinstance(value, Real) and not isinstance(value, bool)
-        if value is not None and not (number and 0 <= value < float("inf")):
+        if value is not None and not (number and 0 <= float(value) < float("inf")):
             raise PyptoxError(f"`{name}` of a gate must be a number of at least 0; got {value!r}. Try {name}=1e-3")
 
 

@@ -124,7 +124,7 @@ def _is_rate(pair: Any) -> bool:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or any(isinstance(part, bool) for part in pair):
         return False
     depth, rate = pair
-    return isinstance(depth, int | np.integer) and depth >= 1 and isinstance(rate, int | float) and 0 < rate <= 1
+    return isinstance(depth, int) and depth >= 1 and isinstance(rate, int | float) and 0 < rate <= 1
 
 
 @final
@@ -146,8 +146,8 @@ class PassRate(AbstractLeafGate):
         integer("depth", self.depth, 1)
         if not isinstance(self.rates, list | tuple) or not self.rates or not all(map(_is_rate, self.rates)):
             raise PyptoxError(
-                "`rates` of PassRate must be pairs of a depth, 1 or more, and a share of the elements above 0, 1 at most; "
-                f"got {self.rates!r}. Try ((1, 1.0), (10, 0.999))"
+                "`rates` of PassRate must be pairs of a depth, 1 or more, and a share of the elements above 0, 1 at "
+                f"most; got {self.rates!r}. Try ((1, 1.0), (10, 0.999))"
             )
 
     def judge_leaf(self, pair: Pair) -> Finding:

@@ -37,8 +37,8 @@ class Region(AbstractGate):
             right = False
         if not right:
             raise PyptoxError(
-                f"`rows` of Region must be an integer of at least 0, or such integers; got {self.rows!r}. Try rows=3 or "
-                "rows=(0, 2)"
+                f"`rows` of Region must be an integer of at least 0, or such integers; got {self.rows!r}. Try rows=3 "
+                "or rows=(0, 2)"
             )
 
     def judge(self, leaves: Sequence[Pair]) -> list[Finding]:

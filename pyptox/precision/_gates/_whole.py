@@ -111,8 +111,8 @@ def without_baseline(gate: Any, where: str) -> None:
     """Refuse a gate that holds :class:`VersusBaseline`, itself or in a part, where there is no baseline to give it."""
     if isinstance(gate, VersusBaseline):
         raise PyptoxError(
-            f"`gate` of {where} must judge without a baseline, which {where} has none of; got {gate}. Try RelL2(1e-2), or "
-            "judge(gate, ..., baseline=...) on the outputs"
+            f"`gate` of {where} must judge without a baseline, which {where} has none of; got {gate}. Try RelL2(1e-2), "
+            "or judge(gate, ..., baseline=...) on the outputs"
         )
     if isinstance(gate, AbstractGate):
         gate = [getattr(gate, field.name) for field in dataclasses.fields(gate)]  # type: ignore[arg-type]
