@@ -1,5 +1,6 @@
 """Warms for a program: which weights, behind which task, in which order."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,12 @@ from ._prefetch_result import PrefetchResult, Priced, best_of
 BUDGET = 200
 """Choices that are priced at most."""
 
+PATIENCE = 3
+"""Anchors in turn behind which the gradient finds nothing better, and after which it is left."""
+
+SECONDS = 8
+"""Of the best warms so many are tried at once as a second one."""
+
 _START = 0.1
 """Fraction of each weight at which the derivative is taken: so little of each that all of them land."""
 
@@ -38,10 +45,10 @@ def prefetch(
     """Which weights to warm, behind which task and in which order, by the chip simulator.
 
     A choice is the same for every occurrence: weights of a kind of task, behind the last task of the anchor's kind that
-    comes before. All choices of one warm are priced where they are no more than ``budget``. Otherwise, for each anchor,
-    the derivative of the makespan by the fraction of each kind of weight ranks them, and the first ones are priced
-    whole; then the best choice is changed in one thing after another (anchor, order, one weight more or less, contexts,
-    a second warm). Never worse than no warm.
+    comes before. For likely anchors the derivative of the makespan by the fraction of each kind of weight ranks them, and
+    the first ones are priced whole; then the best choice is changed in one thing after another (a second warm, one weight
+    more or less, anchor, order, contexts). What is left of ``budget`` goes to every choice of one warm, then to pairs of
+    those that gain, the best first. Never worse than no warm, nor with a larger budget than with a smaller one.
 
     Args:
         what: a program, with ``sizes``, its graph, or a workload with a memory. Its own warms are left out.
@@ -100,9 +107,11 @@ class Search:
     def _timeline(self, choice: Choice) -> tuple[Timeline, list[int]]:
         return simulated(self.found, choice, self.hardware, self.sdma)
 
-    @property
-    def left(self) -> int:
-        return self.budget - self.spent
+    def spend(self, origin: str = "search") -> None:
+        """One simulation; choices that are given are priced whatever the budget."""
+        if origin != "given" and self.spent >= self.budget:
+            raise _Spent
+        self.spent += 1
 
     @property
     def best(self) -> Priced:
@@ -110,7 +119,7 @@ class Search:
 
     def price(self, choice: Choice, origin: str = "search") -> Priced:
         if choice not in self.known:
-            self.spent += 1
+            self.spend(origin)
             self.known[choice] = Priced(choice, self.timeline(choice)[0].makespan_us, origin)
         return self.known[choice]
 
@@ -121,20 +130,44 @@ class Search:
         return PrefetchResult(self.found, tuple(ordered), method, l2, self.timeline)
 
     def run(self) -> str:
-        """Search; says how."""
-        if not self.found.weights:
-            return "exhaustive"
-        every = list(itertools.islice(self.all_of_one_warm(), self.budget + 1))
-        if len(every) <= self.budget:
-            for choice in every:
+        """Search; says how. What is priced, and in which order, is the same for every budget: it ends sooner or later.
+
+        A larger budget is therefore never worse, but for :data:`ALIKE`, by which a smaller choice is preferred.
+        """
+        method = "gradient" if self.found.weights else "exhaustive"
+        with contextlib.suppress(_Spent):
+            self.along_gradients()
+            self.climb()
+            for choice in self.all_of_one_warm():
                 self.price(choice)
-            return "exhaustive"
+            method = "exhaustive"
+            self.climb()
+            for choice in self.pairs():
+                self.price(choice)
+            self.climb()
+        return method
+
+    def along_gradients(self) -> None:
+        """Behind the most likely anchors, until some in turn have not given a better choice."""
+        idle = 0
         for anchor in self.anchors():
-            if self.left <= self.budget // 2:
-                break
+            before = self.best.time_us
             self.along_gradient(anchor)
-        self.climb()
-        return "gradient"
+            idle = 0 if self.best.time_us < before else idle + 1
+            if idle == PATIENCE:
+                return
+
+    def singles(self) -> list[WarmScope]:
+        """Warms that gain by themselves, the best first."""
+        known = sorted(self.known.values(), key=lambda one: one.time_us)
+        return [one.choice[0] for one in known if len(one.choice) == 1 and one.time_us < self.found.base.makespan_us]
+
+    def pairs(self) -> Iterator[Choice]:
+        """Two warms of different weights that each gain, those first that save most by themselves together."""
+        singles = self.singles()
+        gain = {scope: self.found.base.makespan_us - self.known[scope,].time_us for scope in singles}
+        disjoint = (pair for pair in itertools.combinations(singles, 2) if not _shared(*pair))
+        yield from sorted(disjoint, key=lambda pair: -gain[pair[0]] - gain[pair[1]])
 
     def anchors(self) -> list[str]:
         """Kinds that come before a weight's use, those soonest before the largest saving first."""
@@ -200,8 +233,8 @@ class Search:
         assert work.memory is not None
         # a warm sets whole regions aside, which all of these together would not leave room for
         work = replace(work, memory=replace(work.memory, capacity=float(work.memory.regions.sum())))
+        self.spend()
         timeline = chip.simulate(work, hardware=self.hardware, schedule=base.schedule, repeated=base.repeated)
-        self.spent += 1
         memory = timeline.workload.memory
         assert memory is not None
         assert memory.warms is not None
@@ -212,13 +245,11 @@ class Search:
         return totals
 
     def climb(self) -> None:
-        """Change the best choice in one thing until nothing gains, or the budget is spent."""
+        """Change the best choice in one thing until nothing gains."""
         here: Choice | None = None
-        while here != self.best.choice and self.left > 0:
+        while here != self.best.choice:
             here = self.best.choice
             for choice in self.changes(here):
-                if self.left <= 0:
-                    return
                 self.price(choice)
 
     def changes(self, choice: Choice) -> Iterator[Choice]:
@@ -228,6 +259,7 @@ class Search:
             yield from ((WarmScope((name,), anchor),) for name in names for anchor in anchors)
             return
         used = {name for scope in choice for name in scope.weights}
+        yield from ((*choice, more) for more in self.singles()[:SECONDS] if not used & set(more.weights))
         for at, scope in enumerate(choice):
 
             def put(*scopes: WarmScope, at: int = at) -> Choice:
@@ -251,6 +283,14 @@ class Search:
         for name in names:
             if name not in used:
                 yield from ((*choice, WarmScope((name,), anchor)) for anchor in anchors)
+
+
+class _Spent(Exception):
+    """The budget is."""
+
+
+def _shared(one: WarmScope, other: WarmScope) -> bool:
+    return bool(set(one.weights) & set(other.weights))
 
 
 def _less(names: tuple[str, ...], name: str) -> tuple[str, ...]:
