@@ -102,6 +102,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.known[()] = Priced((), self.found.base.makespan_us)
+        self.anchors = functools.cache(self.anchors)
         self.timeline = functools.lru_cache(maxsize=64)(self._timeline)
 
     def _timeline(self, choice: Choice) -> tuple[Timeline, list[int]]:
@@ -137,6 +138,9 @@ class Search:
         method = "gradient" if self.found.weights else "exhaustive"
         with contextlib.suppress(_Spent):
             self.along_gradients()
+            self.scan()
+            for choice in itertools.islice(self.pairs(), SECONDS):
+                self.price(choice)
             self.climb()
             for choice in self.all_of_one_warm():
                 self.price(choice)
@@ -149,13 +153,29 @@ class Search:
 
     def along_gradients(self) -> None:
         """Behind the most likely anchors, until some in turn have not given a better choice."""
+        if self.found.base.repeated:
+            return  # the derivative is taken with room for every weight, which a round before would have left there
         idle = 0
-        for anchor in self.anchors():
-            before = self.best.time_us
+        for anchor in self.anchors(self.by_potential()[0]):
+            best, priced = self.best, len(self.known)
             self.along_gradient(anchor)
-            idle = 0 if self.best.time_us < before else idle + 1
+            idle = 0 if self.best is not best else idle + (len(self.known) > priced)
             if idle == PATIENCE:
                 return
+
+    def scan(self) -> None:
+        """Each weight by itself, behind one anchor after another before its use, until some in turn are no better."""
+        for name in self.by_potential():
+            best, idle = self.found.base.makespan_us, 0
+            for anchor in self.anchors(name):
+                time = self.price((WarmScope((name,), anchor),)).time_us
+                best, idle = (time, 0) if time < best else (best, idle + 1)
+                if idle == PATIENCE:
+                    break
+
+    def by_potential(self) -> list[str]:
+        """Names of weights, the largest saving first."""
+        return sorted(self.found.weights, key=lambda name: -self.found.weights[name].potential_us)
 
     def singles(self) -> list[WarmScope]:
         """Warms that gain by themselves, the best first."""
@@ -169,16 +189,16 @@ class Search:
         disjoint = (pair for pair in itertools.combinations(singles, 2) if not _shared(*pair))
         yield from sorted(disjoint, key=lambda pair: -gain[pair[0]] - gain[pair[1]])
 
-    def anchors(self) -> list[str]:
-        """Kinds that come before a weight's use, those soonest before the largest saving first."""
+    def anchors(self, name: str) -> list[str]:
+        """Kinds that come before a weight's use, those soonest before it first."""
         times, order = self.found.base.times, {}
-        heaviest = max(self.found.weights.values(), key=lambda c: c.potential_us)
+        uses = self.found.weights[name].uses
         for name, tasks in self.found.anchors.items():
             before = np.array(tasks)
-            places = [int(np.searchsorted(before, task)) - 1 for task, _ in heaviest.uses]
+            places = [int(np.searchsorted(before, task)) - 1 for task, _ in uses]
             ahead = [
                 float(times.dispatch[task] - times.finish[before[at]])
-                for (task, _), at in zip(heaviest.uses, places, strict=True)
+                for (task, _), at in zip(uses, places, strict=True)
                 if at >= 0
             ]
             if ahead:
@@ -202,7 +222,7 @@ class Search:
         names = list(self.found.weights)
         for count in range(1, len(names) + 1):
             for weights in itertools.permutations(names, count):
-                for anchor in self.anchors():
+                for anchor in self.anchors(weights[0]):
                     yield (WarmScope(weights, anchor),)
                     if count > 1:
                         yield (WarmScope(weights, anchor, 2),)
@@ -245,18 +265,20 @@ class Search:
         return totals
 
     def climb(self) -> None:
-        """Change the best choice in one thing until nothing gains."""
+        """Change the best choice in one thing until nothing gains: the first change that does is kept."""
         here: Choice | None = None
         while here != self.best.choice:
             here = self.best.choice
             for choice in self.changes(here):
                 self.price(choice)
+                if self.best.choice != here:
+                    break
 
     def changes(self, choice: Choice) -> Iterator[Choice]:
         """Neighbours, the likely ones first."""
-        anchors, names = self.anchors(), list(self.found.weights)
+        names = self.by_potential()
         if not choice:
-            yield from ((WarmScope((name,), anchor),) for name in names for anchor in anchors)
+            yield from ((WarmScope((name,), anchor),) for name in names for anchor in self.anchors(name))
             return
         used = {name for scope in choice for name in scope.weights}
         yield from ((*choice, more) for more in self.singles()[:SECONDS] if not used & set(more.weights))
@@ -269,7 +291,7 @@ class Search:
                 if name not in used:
                     yield put(replace(scope, weights=self.deadlines((*scope.weights, name), scope.anchor)))
                     yield put(replace(scope, weights=(*scope.weights, name)))
-            for anchor in anchors:
+            for anchor in self.anchors(scope.weights[0]):
                 if anchor != scope.anchor:
                     yield put(replace(scope, anchor=anchor))
             if len(scope.weights) > 1:
@@ -278,11 +300,11 @@ class Search:
                 yield put(replace(scope, contexts=3 - min(scope.contexts, 2)))
                 for name in scope.weights:
                     rest = replace(scope, weights=_less(scope.weights, name))
-                    yield from (put(rest, WarmScope((name,), a)) for a in anchors if a != scope.anchor)
+                    yield from (put(rest, WarmScope((name,), a)) for a in self.anchors(name) if a != scope.anchor)
             yield put()
         for name in names:
             if name not in used:
-                yield from ((*choice, WarmScope((name,), anchor)) for anchor in anchors)
+                yield from ((*choice, WarmScope((name,), anchor)) for anchor in self.anchors(name))
 
 
 class _Spent(Exception):
