@@ -3,13 +3,14 @@
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pyptox import chip
+from pyptox._checks import integer
 from pyptox._errors import PyptoxError
 from pyptox.chip import Schedule, Sdma, Timeline, Workload
 from pyptox.hardware import Hardware, a2a3
@@ -59,7 +60,8 @@ def prefetch(
         budget: choices that are priced at most.
 
     Raises:
-        PyptoxError: an unknown name in ``choices``, a budget below 1, or a workload without a memory.
+        PyptoxError: what is no choice or has an unknown name in ``choices``, a budget that is no integer above 0, or a
+            workload without a memory.
 
     >>> import autotune
     >>> from pyptox import chip
@@ -72,8 +74,9 @@ def prefetch(
     >>> str(autotune.prefetch(work).best)
     'down@norm'
     """
-    if budget < 1:
-        raise PyptoxError(f"`budget` must be 1 choice or more; got {budget}")
+    integer("budget", budget, 1)
+    if isinstance(choices, str) or not isinstance(choices, Iterable | None):
+        raise PyptoxError(f"`choices` must be several texts, such as ['wo_a,wo_b@q_b']; got {choices!r}")
     hardware = hardware or a2a3()
     found = graph(what, hardware=hardware, **sizes) if isinstance(what, Program) else what
     program = found if isinstance(found, Graph) else None
@@ -102,7 +105,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.known[()] = Priced((), self.found.base.makespan_us)
-        self.anchors = functools.cache(self.anchors)
+        self.anchors = functools.cache(self._anchors)
         self.timeline = functools.lru_cache(maxsize=64)(self._timeline)
 
     def _timeline(self, choice: Choice) -> tuple[Timeline, list[int]]:
@@ -135,9 +138,13 @@ class Search:
 
         A larger budget is therefore never worse, but for :data:`ALIKE`, by which a smaller choice is preferred.
         """
-        method = "gradient" if self.found.weights else "exhaustive"
+        if not self.found.weights:
+            return "exhaustive"
+        method, heaviest = "gradient", self.by_potential()[0]
         with contextlib.suppress(_Spent):
-            self.along_gradients()
+            for anchor in self.anchors(heaviest)[:1]:
+                self.price((WarmScope((heaviest,), anchor),))
+            self.along_gradients(self.anchors(heaviest))
             self.scan()
             for choice in itertools.islice(self.pairs(), SECONDS):
                 self.price(choice)
@@ -151,12 +158,12 @@ class Search:
             self.climb()
         return method
 
-    def along_gradients(self) -> None:
+    def along_gradients(self, anchors: Sequence[str]) -> None:
         """Behind the most likely anchors, until some in turn have not given a better choice."""
         if self.found.base.repeated:
             return  # the derivative is taken with room for every weight, which a round before would have left there
         idle = 0
-        for anchor in self.anchors(self.by_potential()[0]):
+        for anchor in anchors:
             best, priced = self.best, len(self.known)
             self.along_gradient(anchor)
             idle = 0 if self.best is not best else idle + (len(self.known) > priced)
@@ -189,7 +196,7 @@ class Search:
         disjoint = (pair for pair in itertools.combinations(singles, 2) if not _shared(*pair))
         yield from sorted(disjoint, key=lambda pair: -gain[pair[0]] - gain[pair[1]])
 
-    def anchors(self, name: str) -> list[str]:
+    def _anchors(self, name: str) -> list[str]:
         """Kinds that come before a weight's use, those soonest before it first."""
         times, order = self.found.base.times, {}
         uses = self.found.weights[name].uses
