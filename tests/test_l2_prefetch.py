@@ -174,8 +174,7 @@ def test_a_larger_budget_is_never_worse():
     results = [autotune.prefetch(layers_of, budget=budget) for budget in (1, 10, 30, 60, 189, 200, 400)]
     times = [found.best.time_us for found in results]
     assert all(after <= before * (1 + 1e-4) for before, after in itertools.pairwise(times))
-    assert times[0] < results[0].as_is_us
-    assert times[0] > times[-1]
+    assert times[0] > times[-1] + 40.0
     methods = [found.method for found in results]
     assert (methods[0], methods[-1]) == ("gradient", "exhaustive")
     one_warm = {str(one) for one in results[-1].tried if len(one.choice) == 1}
@@ -248,10 +247,11 @@ def test_spaces_do_not_matter_and_arguments_are_what_they_should_be():
         given: Any = budget
         with pytest.raises(PyptoxError, match="`budget` must be 1 or more, an integer"):
             autotune.prefetch(chain(), budget=given)
+    space = autotune.Space(**{"a.m": autotune.PowerOfTwo(16, 32)})
     for budget in (1.5, -1, None):
         given = budget
         with pytest.raises(PyptoxError, match="`prefetch` must be 0 or more, an integer"):
-            autotune.tune_program(lambda _: pp.graph(chain()), autotune.Space(), start={}, prefetch=given)
+            autotune.tune_program(lambda _: pp.graph(chain()), space, start={"a.m": 16}, prefetch=given)
 
 
 @pytest.mark.parametrize("body", ["return 1 / 0", "pp.warm(w[idx])"])

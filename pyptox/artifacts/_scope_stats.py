@@ -125,7 +125,7 @@ def _keys(version: int) -> tuple[str, ...]:
 def _all_there(content: Mapping[str, Any], names: Iterable[str], where: Where) -> None:
     for name in names:
         if name not in content:
-            field(content, name, object, where)
+            field(content, name, int, where)
 
 
 def _object(line: str, where: Where) -> dict[str, Any]:

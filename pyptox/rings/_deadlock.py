@@ -8,7 +8,7 @@ import numpy as np
 from .._errors import PyptoxError
 from ..program._scope import Scope
 from ._limits import CODES, RINGS, Limits, show_bytes
-from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, needs, open_entries, open_tasks, reclaimable
+from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, heap_positions, needs, open_entries, open_tasks, reclaimable
 from ._smallest import smallest_heap, smallest_pool, smallest_window
 from ._submissions import Submissions
 
@@ -204,11 +204,34 @@ def _of_ring(work: Submissions, limits: Limits, name: str, task: int, need: int)
     elif behind and held - behind + asked <= usable:
         cause = "head-of-line pin"
         what += f"; {shown(behind)} behind it are free but cannot go before it"
+    if name == "heap" and held + asked <= capacity:
+        what += _in_pieces(work, ring, task, head, capacity)
     remedies = [grow, *_drains(work, limits, task, need)]
     return Deadlock(
         code, CODES[code], cause, name, ring, task, asked, held, capacity, enough, head, scope.label, behind, what,
         tuple(remedies),
     )  # fmt: skip
+
+
+def _in_pieces(work: Submissions, ring: int, task: int, head: int, capacity: int) -> str:
+    """Why a block does not fit although as many bytes are free: not in one piece, and a block does not straddle."""
+    tasks = work.on(ring)
+    size, first, last = work.bytes[tasks], int(work.place[head]), int(work.place[task]) - 1
+    end, _ = heap_positions(size, capacity)
+    begins, ends = int(end[first] - size[first]) % capacity, int(end[last] - 1) % capacity + 1
+    text = "; what is free is not in one piece: "
+    if ends > begins:
+        return (
+            f"{text}{show_bytes(begins)} before {work.names[head]} and {show_bytes(capacity - ends)} at the end of the "
+            f"heap, after {work.names[tasks[last]]}, and a block does not straddle the end"
+        )
+    laps = end[first : last + 1] - size[first : last + 1]
+    wrap = first + int(np.argmax(laps // capacity > laps[0] // capacity))  # the first block of the new lap
+    gap = capacity - (int(end[wrap - 1] - 1) % capacity + 1)
+    return (
+        f"{text}{show_bytes(begins - ends)} between {work.names[tasks[last]]} and {work.names[head]}, and "
+        f"{show_bytes(gap)} at the end of the heap, where {work.names[tasks[wrap]]} did not fit"
+    )
 
 
 def _of(held: int, usable: int, name: str) -> str:
