@@ -217,20 +217,21 @@ def _in_pieces(work: Submissions, ring: int, task: int, head: int, capacity: int
     """Why a block does not fit although as many bytes are free: not in one piece, and a block does not straddle."""
     tasks = work.on(ring)
     size, first, last = work.bytes[tasks], int(work.place[head]), int(work.place[task]) - 1
-    end, _ = heap_positions(size, capacity)
-    begins, ends = int(end[first] - size[first]) % capacity, int(end[last] - 1) % capacity + 1
+    end, free = heap_positions(size, capacity)
+    tail, top = int(free[first - 1]) if first else 0, int(end[last])
     text = "; what is free is not in one piece: "
-    if ends > begins:
+    if top <= (tail // capacity + 1) * capacity:
         return (
-            f"{text}{show_bytes(begins)} before {work.names[head]} and {show_bytes(capacity - ends)} at the end of the "
-            f"heap, after {work.names[tasks[last]]}, and a block does not straddle the end"
+            f"{text}{show_bytes(tail % capacity)} at its start, before {work.names[head]}, and "
+            f"{show_bytes(-top % capacity)} at its end, after {work.names[tasks[last]]}, and no block straddles the end"
         )
-    laps = end[first : last + 1] - size[first : last + 1]
-    wrap = first + int(np.argmax(laps // capacity > laps[0] // capacity))  # the first block of the new lap
-    gap = capacity - (int(end[wrap - 1] - 1) % capacity + 1)
+    begin = end[first : last + 1] - size[first : last + 1]
+    over = first + int(np.argmax(begin // capacity > tail // capacity))  # the first block of the new lap
+    between = tail + capacity - top
+    rest = capacity - int(size[first : last + 1].sum()) - between
     return (
-        f"{text}{show_bytes(begins - ends)} between {work.names[tasks[last]]} and {work.names[head]}, and "
-        f"{show_bytes(gap)} at the end of the heap, where {work.names[tasks[wrap]]} did not fit"
+        f"{text}{show_bytes(between)} after {work.names[tasks[last]]}, up to where it is taken back, and "
+        f"{show_bytes(rest)} at its end, left out before {work.names[tasks[over]]} and taken back with it"
     )
 
 
