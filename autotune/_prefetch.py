@@ -46,10 +46,11 @@ def prefetch(
     """Which weights to warm, behind which task and in which order, by the chip simulator.
 
     A choice is the same for every occurrence: weights of a kind of task, behind the last task of the anchor's kind that
-    comes before. For likely anchors the derivative of the makespan by the fraction of each kind of weight ranks them, and
-    the first ones are priced whole; then the best choice is changed in one thing after another (a second warm, one weight
-    more or less, anchor, order, contexts). What is left of ``budget`` goes to every choice of one warm, then to pairs of
-    those that gain, the best first. Never worse than no warm, nor with a larger budget than with a smaller one.
+    comes before. For likely anchors the derivative of the makespan by the fraction of each kind of weight ranks them,
+    and the first ones are priced whole; then each weight is tried by itself, and the best choice is changed in one
+    thing after another (a second warm, one weight more or less, anchor, order, contexts). What is left of ``budget``
+    goes to every choice of one warm, then to pairs of those that gain, the best first. Never worse than no warm, nor
+    with a larger budget than with a smaller one.
 
     Args:
         what: a program, with ``sizes``, its graph, or a workload with a memory. Its own warms are left out.

@@ -101,8 +101,8 @@ class Candidates:
         """``wo_a,wo_b@q_b``: weights in order, behind which task; ``/2`` over two contexts, ``+`` before another warm.
 
         Raises:
-            PyptoxError: an unknown name, another form, a number of contexts that there is not, or a weight that is named
-                twice behind one anchor.
+            PyptoxError: an unknown name, another form, a number of contexts that there is not, or a weight that is
+                named twice behind one anchor.
         """
         text_of("choices", text, "wo_a,wo_b@q_b")
         if text.strip() == "none":
@@ -113,8 +113,8 @@ class Candidates:
             for pair in ((name, scope.anchor) for name in scope.weights):
                 if pair in seen:
                     raise PyptoxError(
-                        f"a choice must name a weight once behind an anchor; got `{pair[0]}` twice behind `{pair[1]}` in "
-                        f"{text!r}. Leave one out"
+                        f"a choice must name a weight once behind an anchor; got `{pair[0]}` twice behind "
+                        f"`{pair[1]}` in {text!r}. Leave one out"
                     )
                 seen.add(pair)
             scopes.append(scope)

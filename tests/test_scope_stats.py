@@ -177,7 +177,9 @@ def test_a_file_that_is_no_text_is_named(tmp_path, capsys):
 
 def boundaries(*changed, repeated=(), order=(0, 1, 2, 3)) -> str:
     """A root with one scope in it, some boundaries changed (number, key, value)."""
-    header, line = (json.loads(each) for each in lines(total=len(order) + len(repeated), heap_max=[8192] * 4).splitlines())
+    header, line = (
+        json.loads(each) for each in lines(total=len(order) + len(repeated), heap_max=[8192] * 4).splitlines()
+    )
     found = [
         line | {"site": "m.py:1"},
         line | {"site": "m.py:5", "depth": 1, "ring": 1},
@@ -201,7 +203,10 @@ def boundaries(*changed, repeated=(), order=(0, 1, 2, 3)) -> str:
         (boundaries((2, "tensormap", 1000)), "line 4 (end of m.py:5): the tensor map holds 1,000 of 64 entries"),
         (boundaries((2, "heap_end", 10**6)), "line 4 (end of m.py:5): heap of ring 1 holds 976.6 KiB of 8 KiB"),
         (boundaries((2, "task_window_end", 17)), "line 4 (end of m.py:5): task_window of ring 1 holds 17 of 16"),
-        (boundaries((0, "heap_end", 3072)), "line 5 (end of m.py:1): heap of ring 0 goes back, from (0, 3072) to (0, 2048)"),
+        (
+            boundaries((0, "heap_end", 3072)),
+            "line 5 (end of m.py:1): heap of ring 0 goes back, from (0, 3072) to (0, 2048)",
+        ),
         (boundaries((1, "depth", 2), (2, "depth", 2)), "line 3 (begin of m.py:5): no scope of depth 1 is open"),
         (boundaries((2, "depth", 70)), "line 4 (end of m.py:5): depth 70 is beyond the 64 scopes that may be open"),
         (boundaries(order=(0, 2, 3)), "line 3 (end of m.py:5): no scope m.py:5 of depth 1 is open"),

@@ -19,8 +19,8 @@ def read_scope_stats(path: str | os.PathLike[str]) -> ScopeStats:
     """Read a ``scope_stats.jsonl``.
 
     Positions count up in what is returned: those of versions 4 and 5, where the heap's wrap at its end, are unwrapped
-    (right as long as a ring is not gone round twice between two boundaries of it). Version 4 has no dependency pool: its
-    amounts are 0.
+    (right as long as a ring is not gone round twice between two boundaries of it). Version 4 has no dependency pool:
+    its amounts are 0.
 
     Raises:
         ArtifactError: the file is no text, a line is not JSON, a key of its version is missing, or a value cannot be.

@@ -99,8 +99,8 @@ class Tensor:
         name = self.buffer.name
         if isinstance(part, Tensor):
             raise ProgramError(
-                f"`index` of `{name}` must be known when the program is built; got `{part.buffer.name}`, a tensor, whose "
-                f"values are known only on the device. What is chosen by data cannot be a view, and cannot be warmed: "
+                f"`index` of `{name}` must be known when the program is built; got `{part.buffer.name}`, a tensor, "
+                f"whose values are known only on the device. What is chosen by data cannot be a view, and cannot be warmed: "
                 f"give a kernel all of `{name}`, and the index as another input"
             )
         raise ProgramError(

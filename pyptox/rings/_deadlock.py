@@ -8,7 +8,17 @@ import numpy as np
 from .._errors import PyptoxError
 from ..program._scope import Scope
 from ._limits import CODES, RINGS, Limits, show_bytes
-from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, heap_positions, needs, open_entries, open_tasks, reclaimable
+from ._needs import (
+    ALL_AND_MORE,
+    NOTHING,
+    RESOURCES,
+    Needs,
+    heap_positions,
+    needs,
+    open_entries,
+    open_tasks,
+    reclaimable,
+)
 from ._smallest import smallest_heap, smallest_pool, smallest_window
 from ._submissions import Submissions
 

@@ -78,7 +78,9 @@ class Limits:
             if any(type(v) is not int or not 1 <= v <= MOST for v in values):
                 raise PyptoxError(f"`{name}` must be whole numbers above 0, 2^56 at most; got {value}")
             if name not in PER_RING and len(values) != 1:
-                raise PyptoxError(f"`{name}` is shared by the rings: not several whole numbers above 0 but one; got {value}")
+                raise PyptoxError(
+                    f"`{name}` is shared by the rings: not several whole numbers above 0 but one; got {value}"
+                )
             if name == "task_window" and any(v & (v - 1) or v < 2 for v in values):
                 raise PyptoxError(f"`task_window` must be powers of two, 2 at least; got {value}. Try 16384")
             changed[name] = values if name in PER_RING else values[0]

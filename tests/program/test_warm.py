@@ -76,7 +76,9 @@ def test_what_cannot_be_warmed_is_refused_with_the_reason():
 
 def test_an_index_that_is_data_is_refused_wherever_it_is_used():
     for index in (lambda n: n, lambda n: (0, n), lambda n: slice(n, None), lambda n: slice(0, n[0])):
-        refused(lambda x, w, n, y, index=index: pp.warm(w[index(n)]), match="by data cannot be a view, and cannot be warm")
+        refused(
+            lambda x, w, n, y, index=index: pp.warm(w[index(n)]), match="by data cannot be a view, and cannot be warm"
+        )
         refused(lambda x, w, n, y, index=index: pp.submit(kernels.matmul, x, w[index(n)]), match="got `n`, a tensor")
     refused(lambda x, w, n, y: w[0.5], match="must be integers and slices, known when the program is built; got float")
     refused(lambda x, w, n, y: w["a":], match="must be integers and slices")

@@ -206,7 +206,10 @@ def test_a_heap_with_room_in_pieces_says_where_they_are():
     found = rings.deadlock(in_turn([4, 3, 3, 2], [(0, 1), (1, 4)]), limits)
     assert found is not None
     assert found.held + found.asked == 8 * KIB
-    assert "1 KiB after t2, up to where it is taken back, and 1 KiB at its end, left out before t2 and taken back" in found.what
+    assert (
+        "1 KiB after t2, up to where it is taken back, and 1 KiB at its end, left out before t2 and taken back"
+        in found.what
+    )
     short = rings.deadlock(in_turn([4, 4, 4], [(0, 3)]), limits)
     assert short is not None
     assert "one piece" not in short.what
@@ -232,7 +235,9 @@ def test_pieces_of_a_stuck_heap_are_smaller_than_what_is_asked_and_all_that_is_f
     if found is None or found.held + found.asked > capacity:
         return
     text = found.what.partition("in one piece: ")[2]
-    pieces = [int(float(size) * (KIB if unit == "KiB" else 1)) for size, unit in re.findall(r"([\d.]+) (KiB|B)\b", text)]
+    pieces = [
+        int(float(size) * (KIB if unit == "KiB" else 1)) for size, unit in re.findall(r"([\d.]+) (KiB|B)\b", text)
+    ]
     assert len(pieces) == 2
     assert pieces[0] < found.asked  # the other one may be large enough, but is taken back only later
     assert "taken back" in text or pieces[1] < found.asked
