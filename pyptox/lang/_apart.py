@@ -8,6 +8,7 @@ known at run time changes nothing, and nothing can be folded across it.
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -69,11 +70,37 @@ def _unchanged_jvp(primals: tuple, tangents: tuple) -> tuple:
     return _unchanged(*primals), tangents[0]
 
 
-def jitted_apart(function: Callable[..., Any], donate: Sequence[int] = ()) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Jitted:
+    """A compiled function; ``compiled`` takes the zero first."""
+
+    compiled: Any
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(self._zero(arguments), *arguments)
+
+    def lower(self, *arguments: Any) -> Any:
+        """As of ``jax.jit``."""
+        return self.compiled.lower(self._zero(arguments), *arguments)
+
+    @property
+    def compilations(self) -> int:
+        """For how many types of arguments it was compiled."""
+        return self.compiled._cache_size()
+
+    def _zero(self, arguments: tuple) -> Any:
+        zero = _ZERO.get()
+        if zero is not None:
+            return zero
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(arguments)):
+            return jax.lax.optimization_barrier(jnp.uint32(0))
+        return np.uint32(0)
+
+
+def jitted_apart(function: Callable[..., Any], donate: Sequence[int] = ()) -> Jitted:
     """``jax.jit(function)``, in which :func:`apart` works.
 
-    In a function that a caller has jitted the zero is known; a barrier then keeps apart what it can: all but a product
-    and a sum, and quotients by a constant.
+    In a function that a caller has jitted the zero is known; a barrier then hides it as long as XLA heeds barriers.
     """
 
     def traced(zero: jax.Array, *arguments: Any) -> Any:
@@ -83,14 +110,4 @@ def jitted_apart(function: Callable[..., Any], donate: Sequence[int] = ()) -> Ca
         finally:
             _ZERO.reset(token)
 
-    compiled = jax.jit(traced, donate_argnums=tuple(n + 1 for n in donate))
-
-    def call(*arguments: Any) -> Any:
-        zero = _ZERO.get()
-        if zero is None:
-            zero = np.uint32(0)
-            if any(isinstance(leaf, Tracer) for leaf in jax.tree_util.tree_leaves(arguments)):
-                zero = jax.lax.optimization_barrier(jnp.uint32(0))
-        return compiled(zero, *arguments)
-
-    return call
+    return Jitted(jax.jit(traced, donate_argnums=tuple(n + 1 for n in donate)))
