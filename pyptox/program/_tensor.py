@@ -100,8 +100,8 @@ class Tensor:
         if isinstance(part, Tensor):
             raise ProgramError(
                 f"`index` of `{name}` must be known when the program is built; got `{part.buffer.name}`, a tensor, "
-                f"whose values are known only on the device. What is chosen by data cannot be a view, and cannot be warmed: "
-                f"give a kernel all of `{name}`, and the index as another input"
+                "whose values are known only on the device. What is chosen by data cannot be a view, and cannot be "
+                f"warmed: give a kernel all of `{name}`, and the index as another input"
             )
         raise ProgramError(
             f"`index` of `{name}` must be integers and slices, known when the program is built; got "
