@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyptox import chip
+from pyptox._checks import text as text_of
 from pyptox._errors import PyptoxError
 from pyptox.chip import Timeline, Warm, Workload
 from pyptox.chip._regions import Regions
 from pyptox.program import Graph
 from pyptox.program._tensor import dense_strides
+from pyptox.program._warm import MOST_CONTEXTS
 
 DUMMY = 3
 LEAST = 1e-3
@@ -99,24 +101,39 @@ class Candidates:
         """``wo_a,wo_b@q_b``: weights in order, behind which task; ``/2`` over two contexts, ``+`` before another warm.
 
         Raises:
-            PyptoxError: an unknown name, or another form.
+            PyptoxError: an unknown name, another form, a number of contexts that there is not, or a weight that is
+                named twice behind one anchor.
         """
-        if text in ("", "none"):
+        text_of("choices", text, "wo_a,wo_b@q_b")
+        if text.strip() == "none":
             return ()
-        scopes = []
+        scopes, seen = [], set[tuple[str, str]]()
         for part in text.split("+"):
-            names, at, anchor = part.strip().partition("@")
-            anchor, _, contexts = anchor.partition("/")
-            weights = tuple(name.strip() for name in names.split(",") if name.strip())
-            if not at or not weights or (contexts and not contexts.isdigit()):
-                raise PyptoxError(f"a choice is WEIGHTS@ANCHOR, such as wo_a,wo_b@q_b; got {part!r}")
-            for name in weights:
-                if name not in self.weights:
-                    raise PyptoxError(f"`{name}` cannot be warmed; {self._why_not(name)}")
-            if anchor not in self.anchors:
-                raise PyptoxError(f"`{anchor}` is no kind of task; there are {', '.join(self.anchors)}")
-            scopes.append(WarmScope(weights, anchor, int(contexts or 1)))
+            scope = self._scope(part.strip())
+            for pair in ((name, scope.anchor) for name in scope.weights):
+                if pair in seen:
+                    raise PyptoxError(
+                        f"a choice must name a weight once behind an anchor; got `{pair[0]}` twice behind "
+                        f"`{pair[1]}` in {text!r}. Leave one out"
+                    )
+                seen.add(pair)
+            scopes.append(scope)
         return tuple(scopes)
+
+    def _scope(self, part: str) -> WarmScope:
+        names, at, anchor = part.partition("@")
+        anchor, slash, contexts = (each.strip() for each in anchor.partition("/"))
+        weights = tuple(name.strip() for name in names.split(","))
+        if not at or not all(weights):
+            raise PyptoxError(f"a choice is WEIGHTS@ANCHOR, such as wo_a,wo_b@q_b; got {part!r}")
+        if slash and not (contexts.isascii() and contexts.isdigit() and 1 <= int(contexts[:9]) <= MOST_CONTEXTS):
+            raise PyptoxError(f"a choice is over 1 to {MOST_CONTEXTS} contexts, WEIGHTS@ANCHOR/2; got {part!r}")
+        for name in weights:
+            if name not in self.weights:
+                raise PyptoxError(f"`{name}` cannot be warmed; {self._why_not(name)}")
+        if anchor not in self.anchors:
+            raise PyptoxError(f"`{anchor}` is no kind of task; there are {', '.join(self.anchors)}")
+        return WarmScope(weights, anchor, int(contexts or 1))
 
     def _why_not(self, name: str) -> str:
         found = next((c for c in self.resident if c.name == name), None)

@@ -14,6 +14,12 @@ SHOWN = 8
 """Alternatives that the text shows; the JSON has every choice."""
 
 
+_METHODS = {
+    "given": "those given",
+    "exhaustive": "every choice of one warm, and more warms than one from the best",
+    "gradient": "the likely ones, not all of one warm",
+}
+
 ALIKE = 1e-4
 """Share of the time by which two choices are as fast as each other."""
 
@@ -67,7 +73,8 @@ class PrefetchResult:
     Attributes:
         candidates: what can be chosen.
         tried: every choice that was priced, the fastest first.
-        method: ``exhaustive``, ``gradient`` or ``given``.
+        method: ``given``; ``exhaustive`` where every choice of one warm was priced, and others after that; ``gradient``
+            where the budget was spent before, on the likely ones.
         l2_bytes: of the chip.
         simulate: a choice's timeline, and where the program's own tasks are in it.
     """
@@ -94,28 +101,37 @@ class PrefetchResult:
         return self.as_is_us - self.best.time_us
 
     def bytes(self, choice: Choice) -> float:
-        """What it brings for each occurrence of its anchors, on average."""
+        """What all its warms together bring for one occurrence of each anchor, on average."""
         names = {name for scope in choice for name in scope.weights}
         return sum(self.candidates.weights[name].bytes for name in names)
 
     def margins(self, choice: Choice) -> list[Margin]:
         """When each kind of weight lands, against its use."""
         timeline, places = self.simulate(choice)
-        rows = {places[task]: task for task in range(len(places))}
-        by_task: dict[int, list] = {}
-        for landing in timeline.landings:
-            if landing.user is not None:
-                by_task.setdefault(rows[landing.user], []).append(landing)
+        task_of = {place: task for task, place in enumerate(places)}
+        begins = timeline.times.dispatch[places]
         result = []
         for name in dict.fromkeys(name for scope in choice for name in scope.weights):
             candidate = self.candidates.weights[name]
-            regions = {(task, region) for task, each in candidate.uses for region in each}
-            mine = [one for task, each in by_task.items() for one in each if (task, one.region) in regions]
-            if mine:
-                times = [one.margin_us for one in mine]
-                size = sum(one.bytes for one in mine)
-                found = sum(one.found * one.bytes for one in mine) / size
-                result.append(Margin(name, candidate.bytes, min(times), float(np.mean(times)), found))
+            users: dict[int, list[int]] = {}
+            for task, regions in candidate.uses:
+                for region in regions:
+                    users.setdefault(region, []).append(task)
+            times, found, sizes = [], [], []
+            for one in timeline.landings:
+                mine = users.get(one.region, [])
+                if one.user is None:  # its use, if it had any, had begun before the warm
+                    missed = [float(begins[task]) for task in mine if begins[task] <= one.issued_us]
+                    needed = max(missed, default=None)
+                else:
+                    needed = one.needed_us if task_of.get(one.user) in mine else None
+                if needed is not None:
+                    times.append(needed - min(one.lands_us, timeline.makespan_us))
+                    found.append(one.found)
+                    sizes.append(one.bytes)
+            if times:
+                share = float(np.average(found, weights=sizes))
+                result.append(Margin(name, candidate.bytes, min(times), float(np.mean(times)), share))
         return result
 
     def why(self, choice: Choice) -> str:
@@ -134,6 +150,7 @@ class PrefetchResult:
             "predicted_us": best.time_us,
             "gain_us": self.gain_us,
             "bytes": self.bytes(best.choice),
+            "bytes_by_warm": {str(scope): self.bytes((scope,)) for scope in best.choice},
             "l2_bytes": self.l2_bytes,
             "margins": [vars(m) for m in self.margins(best.choice)] if best.choice else [],
             "why": self.why(best.choice) if best.choice else "",
@@ -165,10 +182,11 @@ class PrefetchResult:
         lines = [f"L2        {base.mode}", f"without   {self.as_is_us:,.2f} µs"]
         if best.choice:
             size = self.bytes(best.choice)
+            places = ", ".join(f"{self.bytes((s,)) / mb:,.1f} MB behind each {s.anchor}" for s in best.choice)
             lines += [
                 f"warm      {best}",
                 f"predicted {best.time_us:,.2f} µs, {-self.gain_us:+,.2f} µs ({-self.gain_us / self.as_is_us:+.2%})",
-                f"bytes     {size / mb:,.1f} MB behind each anchor, {size / self.l2_bytes:.2f} of L2",
+                f"bytes     {places}; {size / self.l2_bytes:.2f} of L2" + (" in all" if len(best.choice) > 1 else ""),
                 f"          {self.why(best.choice)}",
                 "",
                 f"{'weights':<20} {'MB':>8} {'found':>7} {'lands before its use, µs':>26}",
@@ -181,7 +199,9 @@ class PrefetchResult:
             known = self.candidates.weights
             reason = "" if known else ": no weight is cold at its use, or large enough to matter"
             lines.append(f"warm      none pays{reason}")
-        lines += ["", f"{len(self.tried)} choices priced ({self.method}); nearest alternatives"]
+        count = len(self.tried) - 1
+        lines += ["", f"{count:,} {'choice' if count == 1 else 'choices'} priced ({_METHODS[self.method]})"]
+        lines += ["nearest alternatives"] if self._nearest() else []
         lines += [
             f"  {one.time_us - self.as_is_us:>+10.2f} µs  {one}: {self.why(one.choice)}" for one in self._nearest()
         ]
@@ -218,5 +238,11 @@ def _why(result: PrefetchResult, choice: Choice, timeline: Timeline, places: lis
     if held[waits] > least:
         parts.append(f"holds a vector core that {waits} waits for, {held[waits]:.1f} µs")
     saved = -sum(time for time in blocks.values() if time < 0)
-    parts.append(f"blocks save {saved:.1f} µs")
+    beyond = timeline.makespan_us - float(after.finish[places].max())
+    if beyond > least:
+        parts.append(f"a warm holds its core for {beyond:.1f} µs after the last task")
+    if saved > least:
+        parts.append(f"blocks save {saved:.1f} µs")
+    elif not parts:
+        parts.append("no block is faster: they do not wait for what it brings")
     return "; ".join(parts)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyptox._checks import integer
 from pyptox._errors import PyptoxError
 from pyptox.hardware import Hardware, a2a3
 
@@ -76,7 +77,7 @@ def tune_program(
 
     Raises:
         PyptoxError: ``start`` is illegal, fails its check, or is not a point of the space; a parameter called
-            ``prefetch`` beside the choice of that name.
+            ``prefetch`` beside the choice of that name; ``prefetch`` is no integer from 0 on.
 
     >>> import autotune, pyptox as px
     >>> from pyptox import program as pp
@@ -91,6 +92,7 @@ def tune_program(
     >>> found.best.time_us < found.start.time_us
     True
     """
+    integer("prefetch", prefetch, 0)
     machine = hardware or a2a3()
     scores = Scores(build, space, machine, evaluations, progress)
     if prefetch and WARMS in space.parameters:

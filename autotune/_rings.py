@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyptox import rings as px_rings
+from pyptox._checks import integer
 from pyptox._dtypes import dtype_of
 from pyptox._errors import PyptoxError
 from pyptox.chip import Pressure, pressure
@@ -63,6 +64,8 @@ def rings(
     >>> found.as_is.smallest.limits.arena > found.best.smallest.limits.arena
     True
     """
+    if memory is not None:
+        integer("memory", memory, 1)
     found = what if isinstance(what, Graph) else graph(what, hardware=hardware, **sizes)
     if not 0 <= added_time < float("inf"):
         raise PyptoxError(f"`added_time` must be a share of the time, 0.05 for 5 %; got {added_time}")

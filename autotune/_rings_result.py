@@ -120,7 +120,7 @@ class RingsResult:
         for ring in range(RINGS):
             if len(self.pressure.work.on(ring)):
                 safe = "" if least.safe_heap[ring] == least.limits.heap[ring] else (
-                    f"; all from {show_bytes(least.safe_heap[ring])} on"
+                    f"; surely all from {show_bytes(least.safe_heap[ring])} on"
                 )  # fmt: skip
                 lines.append(
                     f"  ring {ring}  heap {show_bytes(least.limits.heap[ring])} ({least.limits.heap[ring]:,} B{safe})"

@@ -114,8 +114,57 @@ def test_bad_input_is_a_message(capsys, arguments) -> None:
 def test_sizes_that_are_no_integers_are_a_usage_error(capsys, size) -> None:
     code, out, err = run(capsys, "tune", "matmul", "--m", size, "--k", "1", "--n", "1")
     assert code == 2
-    assert "Traceback" not in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
     assert "valid integer" in err
+    assert not out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["chekc"], "No such command 'chekc'"),
+        (["check", "softmax", "--frob"], "No such option: --frob"),
+        (["check", "swiglu", "--seed", "x"], "Invalid value for '--seed'"),
+        (["tune"], "Missing argument 'KERNEL'"),
+        (["check", "README.md:x"], "`PROGRAM` must be FILE.py:NAME; got 'README.md:x'"),
+        (["check", "docs/programs/mlp.py"], "`PROGRAM` must be FILE.py:NAME; got 'docs/programs/mlp.py'"),
+        (["explain", "docs/programs/mlp.py"], "`PROGRAM` must be FILE.py:NAME"),
+        (["check", "docs\\mlp"], "`PROGRAM` must be FILE.py:NAME"),
+    ],
+)
+def test_usage_errors_are_one_line(capsys, arguments, message) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
+    assert not out
+
+
+def test_no_command_shows_the_help(capsys) -> None:
+    code, out, err = run(capsys)
+    assert code == 2
+    assert "Usage: pyptox" in out + err
+
+
+@pytest.mark.parametrize("sizes", [("--m", "16", "--n", "512"), ("--m", "16", "--n", "64", "--tile", "m=16,n=64")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--gate", "zzz"), "`gate` must be one of"),
+        (("--distribution", "zzz"), "`distribution` must be one of"),
+        (("--distribution", "none.safetensors:x"), "`distribution` must name a safetensors file that exists"),
+        (("--seed", "-1"), "`seed` must be 0 or more"),
+        (("--replay", "nope"), "`folder` must hold a snapshot"),
+        (("--replay", "nope", "--seed", "5"), "`seed` is of inputs that are drawn"),
+        (("--replay", "nope", "--distribution", "ties"), "`distribution` is of inputs that are drawn"),
+        (("--save", "docs"), "`folder` must be new or empty"),
+    ],
+)
+def test_options_are_checked_whether_the_configuration_fits_or_not(capsys, sizes, options, message) -> None:
+    code, out, err = run(capsys, "check", "swiglu", *sizes, *options)
+    assert code == 2
+    assert message in err
     assert not out
 
 

@@ -1,5 +1,6 @@
 """Published rows about warms, and the search for one on a decode step."""
 
+import itertools
 import json
 
 import pytest
@@ -155,6 +156,123 @@ def test_every_choice_of_one_warm_is_tried_where_they_are_few():
     assert found.method == "exhaustive"
     assert found.gain_us > 5
     assert all(one.time_us >= found.best.time_us for one in found.tried)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_the_search_goes_on_to_the_best_second_warm(step, repeated):
+    (pair,) = autotune.prefetch(step, repeated=repeated, choices=["w1@attention+wo_a@combine"]).tried[:1]
+    found = autotune.prefetch(step, repeated=repeated, budget=120)
+    assert found.best.time_us <= pair.time_us < found.as_is_us - 1700
+    assert len(found.best.choice) > 1
+    assert "MB behind each attention" in str(found)
+
+
+def test_a_larger_budget_is_never_worse():
+    from pyptox.cli._programs import program_at
+
+    layers_of = program_at("docs/programs/layers.py:layers")
+    results = [autotune.prefetch(layers_of, budget=budget) for budget in (1, 10, 30, 60, 189, 200, 400)]
+    times = [found.best.time_us for found in results]
+    assert all(after <= before * (1 + 1e-4) for before, after in itertools.pairwise(times))
+    assert times[0] > times[-1] + 40.0
+    methods = [found.method for found in results]
+    assert (methods[0], methods[-1]) == ("gradient", "exhaustive")
+    one_warm = {str(one) for one in results[-1].tried if len(one.choice) == 1}
+    assert len(one_warm) >= 189
+    for few, more in itertools.pairwise(results):  # the same choices, and then others
+        assert {str(one) for one in few.tried} <= {str(one) for one in more.tried}
+
+
+def chain():
+    import pyptox as px
+
+    shapes = {"x": (16, 1024), "a": (1024, 4096), "b": (4096, 1024), "c": (1024, 4096)}
+
+    @pp.program(sizes=lambda: {name: px.spec(shape, "bf16") for name, shape in shapes.items()})
+    def products(x, a, b, c):
+        x = pp.submit(px.kernels.matmul, x, a, name="ma", m=16, n=128, k=128)
+        x = pp.submit(px.kernels.matmul, x, b, name="mb", m=16, n=64, k=256)
+        return pp.submit(px.kernels.matmul, x, c, name="mc", m=16, n=128, k=256)
+
+    return products
+
+
+def test_what_gains_nothing_says_why():
+    found = autotune.prefetch(chain(), choices=["mb.b@ma", "mc.b@mb", "mc.b@ma"])
+    why = {str(one): found.why(one.choice) for one in found.tried}
+    assert why["mb.b@ma"] == "too late: 0% of mb.b is there at its use"
+    assert "too late: 0% of mc.b" in why["mc.b@mb"]
+    assert "a warm holds its core for" in why["mc.b@mb"]
+    assert why["mc.b@ma"].startswith("blocks save")
+    (margin,) = found.margins(next(one.choice for one in found.tried if str(one) == "mb.b@ma"))
+    assert margin.found == 0.0
+    assert margin.least_us < 0
+    assert "3 choices priced (those given)" in str(found)
+    assert "1 choice priced" in str(autotune.prefetch(chain(), choices=["mb.b@ma"]))
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("mc.b@ma/0", "1 to 4 contexts"),
+        ("mc.b@ma/99", "1 to 4 contexts"),
+        ("mc.b@ma/", "1 to 4 contexts"),
+        ("mc.b@ma/²", "1 to 4 contexts"),
+        ("mc.b,mc.b@ma", "once behind an anchor"),
+        ("mc.b@ma+mc.b@ma", "once behind an anchor"),
+        ("mc.b@ma+mb.b,mc.b@ma/2", "once behind an anchor"),
+        ("", "`choices` must be a text"),
+        (3, "`choices` must be a text"),
+        (",mc.b@ma", "WEIGHTS@ANCHOR"),
+        ("mc.b@ma+", "WEIGHTS@ANCHOR"),
+    ],
+)
+def test_what_is_no_choice_is_refused(choice, message):
+    with pytest.raises(PyptoxError, match=message):
+        autotune.prefetch(chain(), choices=[choice])
+
+
+def test_spaces_do_not_matter_and_arguments_are_what_they_should_be():
+    from typing import Any
+
+    apart, close = ("mc.b , mb.b @ ma / 2 + mc.b @ mb", "mc.b,mb.b@ma/2+mc.b@mb")
+    (one,) = {str(autotune.prefetch(chain(), choices=[text]).tried[-1]) for text in (apart, close)}
+    assert one == "mc.b,mb.b@ma/2 + mc.b@mb"
+    text: Any = "mb.b@ma"
+    number: Any = 3
+    for wrong in (text, number):
+        with pytest.raises(PyptoxError, match="`choices` must be several texts"):
+            autotune.prefetch(chain(), choices=wrong)
+    for budget in (2.5, True, "9", -1):
+        given: Any = budget
+        with pytest.raises(PyptoxError, match="`budget` must be 1 or more, an integer"):
+            autotune.prefetch(chain(), budget=given)
+    space = autotune.Space(**{"a.m": autotune.PowerOfTwo(16, 32)})
+    for budget in (1.5, -1, None):
+        given = budget
+        with pytest.raises(PyptoxError, match="`prefetch` must be 0 or more, an integer"):
+            autotune.tune_program(lambda _: pp.graph(chain()), space, start={"a.m": 16}, prefetch=given)
+
+
+@pytest.mark.parametrize("body", ["return 1 / 0", "pp.warm(w[idx])"])
+def test_an_error_in_the_users_file_is_a_message(capsys, tmp_path, body):
+    from pyptox.cli import main
+
+    file = tmp_path / "mine.py"
+    specs = '{"x": px.spec((16, 64), "bf16"), "w": px.spec((2, 64, 64), "bf16"), "idx": px.spec((1,), "int32")}'
+    file.write_text(
+        "import pyptox as px\nfrom pyptox import program as pp\n\n\n"
+        f"@pp.program(sizes=lambda: {specs})\ndef zz(x, w, idx):\n    {body}\n"
+    )
+    messages = set()
+    for command in ("prefetch", "simulate"):
+        with pytest.raises(SystemExit) as stopped:
+            main([command, f"{file}:zz"])
+        shown = capsys.readouterr()
+        assert (stopped.value.code, shown.out) == (2, "")
+        assert f"{file}:7: " in shown.err
+        messages.add(shown.err)
+    assert len(messages) == 1
 
 
 def test_a_program_is_searched_by_the_arguments_of_its_tasks(tmp_path):

@@ -145,10 +145,101 @@ def test_damage_is_named(tmp_path, content, message):
 
 def test_what_a_version_does_not_have_is_nothing(tmp_path):
     file = tmp_path / "scope_stats.jsonl"
-    file.write_text(lines(dep_pool_max=None, dep_pool_start=None, dep_pool_end=None, tensormap=None, dropped=None))
+    file.write_text(lines(version=4, dep_pool_max=None, dep_pool_start=None, dep_pool_end=None))
     stats = artifacts.read_scope_stats(file)
     assert stats.limits.dep_pool == (0, 0, 0, 0)
     assert stats.boundaries[0].dep_pool == (0, 0)
+
+
+def test_a_key_that_its_version_has_is_needed(tmp_path):
+    file = tmp_path / "scope_stats.jsonl"
+    places = [json.loads(line) for line in lines().splitlines()]
+    for version in (4, 5, 6):
+        for number, content in enumerate(places, 1):
+            for key in content:
+                file.write_text(lines(**({"version": version} | {key: None})))
+                if version == 4 and key.startswith("dep_pool"):
+                    artifacts.read_scope_stats(file)
+                    continue
+                message = f"scope_stats.jsonl: line {number}.{key}: the key `{key}` is missing"
+                with pytest.raises(ArtifactError, match=message):
+                    artifacts.read_scope_stats(file)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path, capsys):
+    file = tmp_path / "mine.jsonl"
+    file.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(SystemExit) as stop:
+        main(["rings", "--capture", str(file)])
+    assert stop.value.code == 2
+    assert "mine.jsonl: the file must be text in UTF-8" in capsys.readouterr().err
+
+
+def boundaries(*changed, repeated=(), order=(0, 1, 2, 3)) -> str:
+    """A root with one scope in it, some boundaries changed (number, key, value)."""
+    header, line = (
+        json.loads(each) for each in lines(total=len(order) + len(repeated), heap_max=[8192] * 4).splitlines()
+    )
+    found = [
+        line | {"site": "m.py:1"},
+        line | {"site": "m.py:5", "depth": 1, "ring": 1},
+        line | {"site": "m.py:5", "depth": 1, "ring": 1, "phase": "end", "heap_end": 4096, "task_window_end": 3},
+        line | {"site": "m.py:1", "phase": "end", "heap_end": 2048, "task_window_end": 2},
+    ]
+    for number, key, value in changed:
+        found[number][key] = value
+    placed = sorted([*order, *repeated]) if repeated else order
+    return "".join(json.dumps(each) + "\n" for each in [header, *(found[number] for number in placed)])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (boundaries((2, "ring", 2)), "line 4 (end of m.py:5): a scope of depth 1 is on ring 1; got ring 2"),
+        (boundaries((2, "ring", 2)), "line 4 (end of m.py:5): it begins on ring 1, at line 3, and ends on ring 2"),
+        (boundaries(order=(0, 1, 3, 2)), "line 4 (end of m.py:1): m.py:5, of depth 1, is still open inside it"),
+        (boundaries(repeated=(2,)), "line 5 (end of m.py:5): no scope m.py:5 of depth 1 is open"),
+        (boundaries(repeated=(1,)), "line 4 (begin of m.py:5): m.py:5, of depth 1, is still open"),
+        (boundaries((2, "tensormap", 1000)), "line 4 (end of m.py:5): the tensor map holds 1,000 of 64 entries"),
+        (boundaries((2, "heap_end", 10**6)), "line 4 (end of m.py:5): heap of ring 1 holds 976.6 KiB of 8 KiB"),
+        (boundaries((2, "task_window_end", 17)), "line 4 (end of m.py:5): task_window of ring 1 holds 17 of 16"),
+        (
+            boundaries((0, "heap_end", 3072)),
+            "line 5 (end of m.py:1): heap of ring 0 goes back, from (0, 3072) to (0, 2048)",
+        ),
+        (boundaries((1, "depth", 2), (2, "depth", 2)), "line 3 (begin of m.py:5): no scope of depth 1 is open"),
+        (boundaries((2, "depth", 70)), "line 4 (end of m.py:5): depth 70 is beyond the 64 scopes that may be open"),
+        (boundaries(order=(0, 2, 3)), "line 3 (end of m.py:5): no scope m.py:5 of depth 1 is open"),
+        (boundaries().replace('"total": 4', '"total": 3'), "there are 4 boundaries; `total` says 3"),
+    ],
+)
+def test_boundaries_that_cannot_be_are_found(tmp_path, capsys, content, message):
+    file = tmp_path / "scope_stats.jsonl"
+    file.write_text(content)
+    assert message in artifacts.read_scope_stats(file).findings()
+    with pytest.raises(SystemExit) as stop:
+        main(["rings", "--capture", str(file)])
+    assert stop.value.code == 1
+    assert message in capsys.readouterr().out
+
+
+def test_what_can_be_is_no_finding_and_lost_boundaries_break_no_rule(tmp_path):
+    file = tmp_path / "scope_stats.jsonl"
+    file.write_text(boundaries())
+    assert artifacts.read_scope_stats(file).findings() == []
+    file.write_text(boundaries(order=(0, 2, 3)).replace('"total": 3', '"total": 4'))
+    assert artifacts.read_scope_stats(file).broken == []
+    file.write_text(boundaries().replace("\n", "\n\n", 2).replace('"tensormap": 0', '"tensormap": 99'))
+    assert artifacts.read_scope_stats(file).broken[0].startswith("line 3 (begin of m.py:1): the tensor map")
+    file.write_text(lines(version=4, heap_end=1025))
+    with pytest.raises(ArtifactError, match="a position of the heap of ring 0 must be 0 to 1024; got 1025"):
+        artifacts.read_scope_stats(file)
+
+
+@settings(max_examples=40, deadline=None)
+@given(layers=st.integers(1, 12), heap=st.integers(160, 700))
+def test_a_simulated_run_breaks_no_rule(layers, heap):
+    assert nested(layers, heap * KIB).stats.broken == []
 
 
 @settings(max_examples=100, deadline=None)

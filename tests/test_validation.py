@@ -101,6 +101,10 @@ def test_missing_directory(tmp_path):
         validate(tmp_path / "absent", a2a3())
 
 
+def test_no_published_row_is_malformed(report):
+    assert [r["id"] for r in report.rows if r["reason"].startswith("malformed")] == []
+
+
 def test_only_some_files(tmp_path):
     (tmp_path / "gemm_times.csv").write_text("id,kernel\nx,gemm\n")
     (tmp_path / "scheduling.csv").write_text("id,unit\ny,edges\n")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,34 @@ def read_scope_stats(path: str | os.PathLike[str]) -> ScopeStats:
     """Read a ``scope_stats.jsonl``.
 
     Positions count up in what is returned: those of versions 4 and 5, where the heap's wrap at its end, are unwrapped
-    (right as long as a ring is not gone round twice between two boundaries of it). Amounts that a version does not have
-    are 0.
+    (right as long as a ring is not gone round twice between two boundaries of it). Version 4 has no dependency pool:
+    its amounts are 0.
 
     Raises:
-        ArtifactError: a line is not JSON, a scope's site, phase, depth or ring is missing, or a value cannot be.
+        ArtifactError: the file is no text, a line is not JSON, a key of its version is missing, or a value cannot be.
     """
     path = Path(path)
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise Where(path.name).error("encoding", f"the file must be text in UTF-8; it is not: {error}") from None
     numbered = [(number, line) for number, line in enumerate(lines) if line.strip()]
     if not numbered:
         raise Where(path.name).error("empty", "the file must begin with a line of capacities; it has no line")
-    header, where = _object(numbered[0][1], Where(path.name, "[]", 0)), Where(path.name, "[]", 0)
+    where = _line(path, numbered[0][0])
+    header = _object(numbered[0][1], where)
     version = field(header, "version", int, where)
     if version not in _VERSIONS:
         raise where.error("version", f"`version` must be one of {', '.join(map(str, _VERSIONS))}; got {version}")
+    _all_there(header, ("fatal", "dropped", "total", *(f"{name}_max" for name in _amounts(version))), where)
     limits = _limits(header, where)
     boundaries = []
     laps = _Laps(limits.heap if version < 6 else (0,) * _RINGS)
     for number, line in numbered[1:]:
-        place = Where(path.name, "[]", number)
-        boundaries.append(_boundary(_object(line, place), place, laps))
+        place = _line(path, number)
+        content = _object(line, place)
+        _all_there(content, _keys(version), place)
+        boundaries.append(_boundary(content, place, laps))
     return ScopeStats(
         limits,
         tuple(boundaries),
@@ -47,6 +54,7 @@ def read_scope_stats(path: str | os.PathLike[str]) -> ScopeStats:
         _count(header, "dropped", where),
         _count(header, "total", where, len(boundaries)),
         version,
+        tuple(number + 1 for number, _ in numbered[1:]),
     )
 
 
@@ -87,13 +95,37 @@ class _Laps:
     def __init__(self, capacity: tuple[int, ...]):
         self.capacity, self.given = capacity, [0] * _RINGS
 
-    def unwrapped(self, ring: int, start: int, end: int) -> tuple[int, int]:
+    def unwrapped(self, ring: int, start: int, end: int, where: Where) -> tuple[int, int]:
         """What has been taken back and given out."""
         capacity = self.capacity[ring]
         if not capacity:
             return start, end
+        if max(start, end) > capacity:
+            raise where.under("heap_end" if end > capacity else "heap_start").error(
+                "value", f"a position of the heap of ring {ring} must be 0 to {capacity}; got {max(start, end)}"
+            )
         self.given[ring] += (end - self.given[ring]) % capacity
         return self.given[ring] - (end - start) % capacity, self.given[ring]
+
+
+def _line(path: Path, number: int) -> Where:
+    return Where(path.name, f"line {number + 1}", number)
+
+
+def _amounts(version: int) -> tuple[str, ...]:
+    """What a version records: capacities, and at every boundary what there is of them."""
+    return ("task_window", "heap", *(("dep_pool",) if version >= 5 else ()), "tensormap")
+
+
+def _keys(version: int) -> tuple[str, ...]:
+    spans = (f"{name}_{side}" for name in _amounts(version)[:-1] for side in ("start", "end"))
+    return ("site", "phase", "depth", "ring", *spans, "tensormap")
+
+
+def _all_there(content: Mapping[str, Any], names: Iterable[str], where: Where) -> None:
+    for name in names:
+        if name not in content:
+            field(content, name, int, where)
 
 
 def _object(line: str, where: Where) -> dict[str, Any]:
@@ -137,7 +169,7 @@ def _boundary(content: Mapping[str, Any], where: Where, laps: _Laps) -> Boundary
     spans = {}
     for name in ("task_window", "heap", "dep_pool"):
         start, end = _count(content, f"{name}_start", where), _count(content, f"{name}_end", where)
-        start, end = laps.unwrapped(ring, start, end) if name == "heap" else (start, end)
+        start, end = laps.unwrapped(ring, start, end, where) if name == "heap" else (start, end)
         if start > end:
             raise where.under(f"{name}_start").error(
                 "order", f"`{name}_start` must not be beyond `{name}_end`; got {start} and {end}"

@@ -136,8 +136,15 @@ class Warms:
         return dataclasses.replace(self, targets=targets, context=self.context[np.asarray(rows, np.int64)])
 
     def with_fractions(self, fractions: Any) -> "Warms":
-        """The same warms with other fractions, in the order of :meth:`fractions`."""
-        flat = iter(np.clip(np.asarray(fractions, np.float64), 0.0, 1.0).tolist())
+        """The same warms with other fractions, in the order of :meth:`fractions`.
+
+        Raises:
+            PyptoxError: another number of them, or some outside 0 to 1.
+        """
+        given, count = np.asarray(fractions, np.float64), sum(map(len, self.targets))
+        if given.shape != (count,) or not ((given >= 0) & (given <= 1)).all():
+            raise PyptoxError(f"`fractions` must be {count} numbers from 0 to 1; got {fractions!r}")
+        flat = iter(given.tolist())
         targets = tuple(tuple((region, _rounded(next(flat))) for region, _ in each) for each in self.targets)
         return dataclasses.replace(self, targets=targets)
 

@@ -461,7 +461,9 @@ def rings(
         bool, typer.Option("--solve", help="Find the smallest capacities and the scopes for them.")
     ] = False,
     memory: Annotated[str | None, typer.Option(help="With --solve: memory for the four heaps, 20GiB.")] = None,
-    added_time: Annotated[float, typer.Option(help="With --solve: share of the time that rings may add.")] = 0.05,
+    added_time: Annotated[
+        float | None, typer.Option(help="With --solve: share of the time that rings may add; 0.05.")
+    ] = None,
     capture: Annotated[
         Path | None, typer.Option(help="A scope_stats.jsonl, or the folder of a run, in place of a program.")
     ] = None,
@@ -475,8 +477,9 @@ def rings(
     from ._rings import ring_stats, rings_of
 
     if capture is not None:
-        given = {"PROGRAM": program, "--caps": caps, "--solve": solve}
-        result, passed = ring_stats(capture, [name for name, value in given.items() if value])
+        given = {"PROGRAM": program, "--caps": caps, "--solve": solve or None, "--memory": memory}
+        given |= {"--added-time": added_time, "--hardware": None if hardware == "a2a3" else hardware}
+        result, passed = ring_stats(capture, [name for name, value in given.items() if value is not None])
     else:
         result, passed = rings_of(program, sizes or [], caps or [], preset(hardware), solve, memory, added_time)
     if out is not None:

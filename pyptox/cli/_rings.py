@@ -63,7 +63,7 @@ def rings_of(
     hardware: Hardware,
     solve: bool,
     memory: str | None,
-    added_time: float,
+    added_time: float | None,
 ) -> tuple[Shown, bool]:
     """The rings of a program, and whether it passes."""
     if place is None:
@@ -71,17 +71,22 @@ def rings_of(
     limits = parse_limits(part for text in caps for part in text.split())
     found = graph_at(place, sizes, hardware)
     if not solve:
+        given = {"--memory": memory, "--added-time": added_time}
+        alone = [name for name, value in given.items() if value is not None]
+        if alone:
+            raise ValueError(f"`{alone[0]}` is about what --solve finds; got it without --solve. Add --solve")
         result = pressure(found, limits, hardware=hardware)
         return Shown(result, None), result.passed
     import autotune
 
     budget = None if memory is None else parse_bytes(memory)
-    solved = autotune.rings(found, limits=limits, hardware=hardware, memory=budget, added_time=added_time)
+    more = {} if added_time is None else {"added_time": added_time}
+    solved = autotune.rings(found, limits=limits, hardware=hardware, memory=budget, **more)
     return Shown(solved.pressure, solved), solved.best.allowed
 
 
 def ring_stats(capture: Path, given: Sequence[str]) -> tuple[Stats, bool]:
-    """The scope statistics of a run, and whether they show neither an error nor a leak."""
+    """The scope statistics of a run, and whether they show no error, no leak, and nothing that cannot be."""
     if given:
         raise ValueError(f"`--capture` shows a run as it was; it does not go with {', '.join(given)}")
     places = [capture, capture / SCOPE_STATS_FILE, capture / "scope_stats" / SCOPE_STATS_FILE]
@@ -91,4 +96,4 @@ def ring_stats(capture: Path, given: Sequence[str]) -> tuple[Stats, bool]:
             f"`--capture` must name a {SCOPE_STATS_FILE}, or the folder of a run with one; {str(capture)!r} is neither"
         )
     stats = read_scope_stats(file)
-    return Stats(stats), not (stats.fatal or stats.leaks)
+    return Stats(stats), not (stats.fatal or stats.leaks or stats.broken)

@@ -10,6 +10,7 @@ from .._dtypes import dtype_of
 from .._errors import KernelError
 from .._scalar import Scalar, cdiv, ceil, clip, is_number, is_zero, maximum, minimum, round_up
 from . import rules
+from ._apart import apart
 from ._loops import pipeline
 from ._reading import Operation, TileType, current
 from ._types import Acc, Index, Left, Mat, Right, Space, Tensor, Tile, Vec
@@ -317,7 +318,7 @@ def named(tile: Tile, title: str) -> Tile:
 
 # ------------------------------------------------------------------------------------------------------ creation
 def _full_run(context, *, shape, value, dtype, space):
-    return jnp.full(shape, value, context.dtype(dtype))
+    return jnp.full(shape, apart(jnp.asarray(value, context.dtype(dtype))), context.dtype(dtype))
 
 
 def _full_cost(context, instruction):

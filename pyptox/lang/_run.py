@@ -19,11 +19,12 @@ from .._dtypes import dtype_of
 from .._errors import KernelError, PyptoxError
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware, Sizes, a2a3
+from ._apart import apart, jitted_apart
 from ._bits import as_type, bits_of, narrow, sliced
 from ._kernel import Kernel
 from ._reading import AbstractReading, Operation, Order, new_axes
 from ._record import Loop, Recorder, tensors_with_shapes
-from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile
+from ._types import Axis, DataTerm, Index, LookupTerm, Spec, Tensor, Tile, Vec
 
 
 class _Run(AbstractReading):
@@ -66,6 +67,8 @@ class _Run(AbstractReading):
         payload = operation.run(self, *tiles, **attributes)
         if made is None:
             return None
+        if not operation.exact and made.space is Vec:
+            payload = apart(payload)
         valid = tuple(size if isinstance(size, int) else jnp.asarray(size, jnp.int32) for size in made.valid)
         return Tile(tuple(made.shape), valid, made.dtype, made.space, payload)  # type: ignore[arg-type]
 
@@ -266,7 +269,7 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
 
         return tuple(map(result, kernel.outputs))
 
-    return jax.jit(run)
+    return jitted_apart(run)
 
 
 def _arrays_and_specs(kernel: Kernel, inputs: Sequence) -> tuple[list, dict[str, Spec]]:

@@ -13,6 +13,7 @@ from .._rounding import Rounding
 from .._rounding import cast as cast_values
 from .._scalar import Scalar
 from . import rules
+from ._apart import apart, quotient
 from ._reading import Operation, TileType, current
 from ._types import Acc, Index, Space, Tile, Vec
 
@@ -78,7 +79,7 @@ def _scalar_operand(name: str, function: Callable, passes: float = 1.0, by_eleme
 
     def run(context: Any, tile: Tile, *, value: Scalar | Index):
         value = context.value(value) if isinstance(value, Index) else value
-        return function(tile.payload, jnp.asarray(value, tile.payload.dtype))
+        return function(tile.payload, apart(jnp.asarray(value, tile.payload.dtype)))
 
     return Operation(f"{name}_scalar", infer=infer, run=run, cost=rules.vector(passes, by_element=by_element))
 
@@ -104,7 +105,7 @@ _BINARY = {
     "add": _binary("add", jnp.add),
     "subtract": _binary("subtract", jnp.subtract),
     "multiply": _binary("multiply", jnp.multiply),
-    "divide": _binary("divide", jnp.divide, 4.2, True),
+    "divide": _binary("divide", quotient, 4.2, True),
     "maximum": _binary("maximum", jnp.maximum, exact=True),
     "minimum": _binary("minimum", jnp.minimum, exact=True),
 }
@@ -112,7 +113,7 @@ _SCALAR = {
     "add": _scalar_operand("add", jnp.add),
     "subtract": _scalar_operand("subtract", jnp.subtract),
     "multiply": _scalar_operand("multiply", jnp.multiply),
-    "divide": _scalar_operand("divide", jnp.divide, 4.75, True),
+    "divide": _scalar_operand("divide", quotient, 4.75, True),
     "maximum": _scalar_operand("maximum", jnp.maximum),
     "minimum": _scalar_operand("minimum", jnp.minimum),
 }

@@ -21,6 +21,7 @@ from .._float64 import float64_scope
 from .._rounding import Rounding, cast
 from ..hardware import Hardware, a2a3
 from ..lang import _run
+from ..lang._apart import jitted_apart
 from ..lang._kernel import Kernel
 from ..lang._reading import Operation
 from ..lang._record import tensors_with_shapes
@@ -75,7 +76,7 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         return tuple(low.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs)
 
-    return jax.jit(run)
+    return jitted_apart(run)
 
 
 @dataclass(frozen=True)

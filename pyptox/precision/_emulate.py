@@ -19,12 +19,13 @@ from .._errors import KernelError
 from .._rounding import Rounding, cast, round_to
 from ..hardware import Hardware, a2a3
 from ..lang import _run
+from ..lang._apart import apart, jitted_apart
 from ..lang._kernel import Kernel
 from ..lang._reading import Operation
 from ..lang._record import tensors_with_shapes
 from ..lang._types import Index, Spec, Tile
-from ._scope import rounded_apart, stored_scope
-from ._shadow import ONE, _floating, _with, rounds
+from ._scope import stored_scope
+from ._shadow import _floating, _with, rounds
 from ._walker import AbstractArithmetic, Site, Walker, instruction_count, trip_bounds
 
 MODES = tuple(mode for mode in Rounding if mode is not Rounding.STOCHASTIC)
@@ -79,8 +80,8 @@ def is_cast(operation: Operation) -> bool:
 class _Emulated(AbstractArithmetic):
     """Carries every tile as :class:`Loose`; ``table`` holds a mode for each site of a cast."""
 
-    def __init__(self, low: "_run._Run", table: jax.Array, one: jax.Array, sites: dict[Site, int]):
-        self.low, self.table, self.one, self.sites = low, table, one, sites
+    def __init__(self, low: "_run._Run", table: jax.Array, sites: dict[Site, int]):
+        self.low, self.table, self.sites = low, table, sites
         self.stored, self.single = _Context(low, False), _Context(low, True)
         self.exactly = jnp.zeros((), bool)
 
@@ -110,11 +111,11 @@ class _Emulated(AbstractArithmetic):
             values = operation.run(self.single, *single, **attributes)
             if not _floating(made.dtype):
                 return Loose(values, self.exactly)
-            return Loose(rounded_apart(values, self.one), finer if made.dtype in ("bf16", "fp16") else self.exactly)
+            return Loose(apart(values), finer if made.dtype in ("bf16", "fp16") else self.exactly)
         stored = [_with(tile, tile.payload.values.astype(dtype_of(tile.dtype).jax)) for tile in tiles]
-        values = operation.run(self.stored, *stored, **attributes).astype(jnp.float32)
+        values = apart(operation.run(self.stored, *stored, **attributes)).astype(jnp.float32)
         if tiles:
-            values = jnp.where(finer, operation.run(self.single, *single, **attributes), values)
+            values = jnp.where(finer, apart(operation.run(self.single, *single, **attributes)), values)
         return Loose(values, finer)
 
     def _cast(
@@ -181,7 +182,7 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
     past, inside = _run._reach(kernel, specs, values, hardware)
     capacity, sites = instruction_count(kernel, specs, values, hardware), {}
 
-    def run(inputs: dict, table: jax.Array, one: jax.Array) -> tuple:
+    def run(inputs: dict, table: jax.Array) -> tuple:
         def place(name: str, spec: Spec) -> jax.Array:
             source, dtype = kernel.in_place.get(name, name), dtype_of(spec.dtype).jax
             array = jnp.zeros(spec.shape, dtype) if source in kernel.outputs else inputs[source].astype(dtype)
@@ -190,12 +191,11 @@ def _compiled(kernel: Kernel, specs_items: tuple, values_items: tuple, sizes_ite
 
         low = _run._Run({name: place(name, spec) for name, spec in specs.items()}, inside, hardware.sizes, False)
         low.outputs = tuple(kernel.outputs)
-        walker = Walker(kernel, low, _Emulated(low, table, one, sites), dict(bounds))
+        walker = Walker(kernel, low, _Emulated(low, table, sites), dict(bounds))
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
         return tuple(low.arrays[name][tuple(slice(0, size) for size in specs[name].shape)] for name in kernel.outputs)
 
-    compiled = jax.jit(run)
-    return Emulation(lambda inputs, table: compiled(inputs, table, ONE), capacity, sites)
+    return Emulation(jitted_apart(run), capacity, sites)
 
 
 class Emulator:

@@ -14,6 +14,10 @@ from .._checks import integer, unmasked
 from .._dtypes import format_of
 from .._errors import PyptoxError
 from .._rounding import Rounding, cast
+from ..lang._apart import jitted_apart, quotient
+
+_quotient = jitted_apart(quotient)
+"""Float32 division as NumPy has it: one scale of many elements is divided by, not multiplied by its reciprocal."""
 
 _TINY = float(jnp.finfo(jnp.float32).tiny)
 """The least normal number: what is below is flushed to zero."""
@@ -128,7 +132,7 @@ def quantize(
                     f"`zero` must be whole and within {kind.name}, {low:g} to {high:g}, so that 0 is a value; got one "
                     "that is not. Try round(low - min(x, 0) / scale)"
                 )
-    values = wide / scale
+    values = _quotient(wide, scale)
     if zero is not None:
         values = cast(values, "int32", rounding, key=key).astype(jnp.float32) + zero
     stored = cast(values, kind.name, rounding if zero is None else Rounding.NEAREST_EVEN, True, key=_only(key, zero))
@@ -174,13 +178,14 @@ def _scale(
     axes = {"tensor": tuple(range(wide.ndim)), "channel": tuple(range(wide.ndim - 1))}.get(per, (wide.ndim - 1,))
     if symmetric:
         amax = jnp.max(jnp.abs(wide), axis=axes, keepdims=True)
-        return jnp.maximum(amax, floor) / jnp.float32(high), None
+        return _quotient(jnp.maximum(amax, floor), jnp.float32(high)), None
     least = jnp.minimum(jnp.min(wide, axis=axes, keepdims=True), 0.0)
     most = jnp.maximum(jnp.max(wide, axis=axes, keepdims=True), 0.0)
     span, extent = jnp.float32(high - low), most - least
-    scale = jnp.maximum(extent, floor) / span
-    scale = jnp.where(jnp.isinf(extent), most / span - least / span, scale)  # a range beyond float32 has a scale still
-    return scale, jnp.round(low - least / scale)
+    scale = _quotient(jnp.maximum(extent, floor), span)
+    wide_scale = _quotient(most, span) - _quotient(least, span)
+    scale = jnp.where(jnp.isinf(extent), wide_scale, scale)  # a range beyond float32 has a scale still
+    return scale, jnp.round(low - _quotient(least, scale))
 
 
 def fake_quantize(x: ArrayLike, dtype: str = "int8", **options: Any) -> jax.Array:

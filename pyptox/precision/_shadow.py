@@ -19,15 +19,12 @@ from .._dtypes import dtype_of
 from .._errors import KernelError
 from ..hardware import Hardware, a2a3
 from ..lang import _run
+from ..lang._apart import apart, jitted_apart
 from ..lang._kernel import Kernel
 from ..lang._reading import Operation
 from ..lang._record import tensors_with_shapes
 from ..lang._types import Index, Spec, Tensor, Tile
-from ._scope import rounded_apart
 from ._walker import AbstractArithmetic, Site, Walker, instruction_count, trip_bounds
-
-ONE = np.float32(1)
-"""Handed to compiled functions at run time, see :func:`rounded_apart`."""
 
 SQUARES, COUNT, LARGEST, FLIPS = range(4)
 """Columns of the statistics of a site: sum of squared local errors, elements, largest one, changed decisions. Of a
@@ -113,11 +110,10 @@ class _Shadow(AbstractArithmetic):
         low: "_run._Run",
         high: "_run._Run",
         theta: jax.Array,
-        one: jax.Array,
         sites: dict[Site, int],
         measure: bool,
     ):
-        self.low, self.high, self.wide, self.theta, self.one, self.sites = low, high, _Wide(high), theta, one, sites
+        self.low, self.high, self.wide, self.theta, self.sites = low, high, _Wide(high), theta, sites
         self.statistics = jnp.zeros((theta.shape[0] if measure else 0, 4), jnp.float64)
         self.measure, self.outputs = measure, low.outputs
 
@@ -162,7 +158,7 @@ class _Shadow(AbstractArithmetic):
                 site = walker.site(operation, tiles, attributes, made)
                 self._measure(site, flips=jnp.sum(self._inside(low.astype(jnp.float64), made) != high))
             return Pair(low, high)
-        low = rounded_apart(low, self.one)
+        low = apart(low)
         ideal = operation.run(self.wide, *same_tiles, **attributes)
         error = self._inside(low.astype(jnp.float64) - ideal, made)
         share = self._share(walker.site(operation, tiles, attributes, made), error, made)
@@ -274,7 +270,7 @@ def _compiled(
         array = jnp.zeros(specs[name].shape, dtype) if source in kernel.outputs else inputs[source].astype(dtype)
         return array if specs[name].values else jnp.pad(array, [(0, extra) for extra in past[name]])
 
-    def outputs_of(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array, measure: bool) -> tuple:
+    def outputs_of(low_in: dict, high_in: dict, theta: jax.Array, measure: bool) -> tuple:
         low_arrays = {name: place(name, low_in, dtype_of(spec.dtype).jax) for name, spec in specs.items()}
         own = {*high_in, *kernel.outputs}
         wide_in = {name: array.astype(jnp.float64) for name, array in low_in.items()} | high_in
@@ -283,7 +279,7 @@ def _compiled(
         high = _run._Run(high_arrays, inside, hardware.sizes, True)
         high.values = low.values  # where loops and the grid stand
         low.outputs = tuple(kernel.outputs)
-        shadow = _Shadow(low, high, theta, one, sites, measure)
+        shadow = _Shadow(low, high, theta, sites, measure)
         walker = Walker(kernel, low, shadow, dict(bounds), recompute=not measure)
         kernel.read(walker, tensors_with_shapes(kernel, specs, {n: s.shape for n, s in specs.items()}), values)
 
@@ -292,13 +288,12 @@ def _compiled(
 
         return whole(shadow.low.arrays), whole(shadow.high.arrays), shadow.statistics
 
-    def pull(low_in: dict, high_in: dict, theta: jax.Array, weights: tuple, one: jax.Array) -> tuple:
-        _, back = jax.vjp(lambda theta, high_in: outputs_of(low_in, high_in, theta, one, False)[1], theta, high_in)
+    def pull(low_in: dict, high_in: dict, theta: jax.Array, weights: tuple) -> tuple:
+        _, back = jax.vjp(lambda theta, high_in: outputs_of(low_in, high_in, theta, False)[1], theta, high_in)
         return back(weights)
 
-    def forward(low_in: dict, high_in: dict, theta: jax.Array, one: jax.Array) -> tuple:
-        return outputs_of(low_in, high_in, theta, one, True)
+    def forward(low_in: dict, high_in: dict, theta: jax.Array) -> tuple:
+        return outputs_of(low_in, high_in, theta, True)
 
-    run_forward, run_pull = jax.jit(forward), jax.jit(pull)
     # handed over at run time: as a constant it would be folded away
-    return Shadow(lambda *given: run_forward(*given, ONE), lambda *given: run_pull(*given, ONE), capacity, sites)
+    return Shadow(jitted_apart(forward), jitted_apart(pull), capacity, sites)

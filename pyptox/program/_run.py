@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,6 +12,7 @@ from .._checks import instance
 from .._dtypes import dtype_of
 from .._float64 import collected, float64_scope, widened
 from ..hardware import Hardware
+from ..lang._apart import jitted_apart
 from ..lang._run import _lookup, spec_of_array
 from ..lang._types import Spec
 from ._graph import Graph, graph
@@ -87,7 +87,7 @@ def _compiled(
         return _execute(recorded, values, order, hardware, False)
 
     if whole:
-        function = jax.jit(function, donate_argnums=donate)
+        function = jitted_apart(function, donate)
     return function, functools.partial(_check_control, recorded)
 
 

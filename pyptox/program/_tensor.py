@@ -1,6 +1,7 @@
 """Tensors of a program: views of buffers in GM, addressed by elements."""
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -74,7 +75,8 @@ class Tensor:
         for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             part = parts[axis] if axis < len(parts) else slice(None)
             if isinstance(part, slice):
-                start, stop, step = part.indices(size)
+                ends = (None if end is None else self._place(end) for end in (part.start, part.stop, part.step))
+                start, stop, step = slice(*ends).indices(size)
                 if step != 1 or stop <= start:
                     raise ProgramError(
                         f"`index` of `{self.buffer.name}` must be slices of step 1 with elements; got {part}"
@@ -83,11 +85,28 @@ class Tensor:
                 strides.append(stride)
                 offset += start * stride
             else:
-                number = int(part)
+                number = self._place(part)
                 if not -size <= number < size:
                     raise ProgramError(f"`index` of `{self.buffer.name}` must be below {size}; got {number}")
                 offset += (number % size) * stride
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=offset)
+
+    def _place(self, part: Any) -> int:
+        try:
+            return operator.index(part)
+        except TypeError:
+            pass
+        name = self.buffer.name
+        if isinstance(part, Tensor):
+            raise ProgramError(
+                f"`index` of `{name}` must be known when the program is built; got `{part.buffer.name}`, a tensor, "
+                "whose values are known only on the device. What is chosen by data cannot be a view, and cannot be "
+                f"warmed: give a kernel all of `{name}`, and the index as another input"
+            )
+        raise ProgramError(
+            f"`index` of `{name}` must be integers and slices, known when the program is built; got "
+            f"{type(part).__name__}"
+        )
 
     def reshape(self, *shape: int) -> "Tensor":
         """The same elements in another shape, one size of which may be -1; the view must be without gaps."""

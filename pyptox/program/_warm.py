@@ -1,8 +1,10 @@
 """Warms: weights brought into L2 ahead of their use, while other work runs."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
+from .._checks import integer, text
 from ._submit import _placed, _tasks, current
 from ._task import Task
 from ._tensor import ProgramError, Tensor, dense_strides
@@ -36,11 +38,13 @@ def warm(*tensors: Tensor, deps: Iterable[Task | Tensor] = (), context: int = 0,
     recording = current()
     if not tensors:
         raise ProgramError("`warm` expects the tensors to warm, in order; got none. Try pp.warm(weight, deps=[task])")
-    if not 0 <= context < MOST_CONTEXTS:
-        raise ProgramError(f"`context` must be 0 to {MOST_CONTEXTS - 1}; got {context}")
-    for tensor in tensors:
+    integer("context", context, 0, MOST_CONTEXTS - 1)
+    text("name", name, "warm")
+    for number, tensor in enumerate(tensors):
         _check(tensor)
         recording.own(tensor, "`warm`")
+        if any(_overlap(tensor, other) for other in tensors[:number]):
+            raise ProgramError(f"`warm` expects each region once; got {tensor!r} again. Leave one out")
     task = Task(
         len(recording.tasks),
         name,
@@ -59,6 +63,12 @@ def warm(*tensors: Tensor, deps: Iterable[Task | Tensor] = (), context: int = 0,
 
 MOST_CONTEXTS = 4
 """SDMA contexts that a program may use."""
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two regions without gaps have elements in common."""
+    ends = [tensor.offset + math.prod(tensor.shape) for tensor in (one, other)]
+    return one.buffer is other.buffer and one.offset < ends[1] and other.offset < ends[0]
 
 
 def _check(tensor: Any) -> None:

@@ -8,7 +8,17 @@ import numpy as np
 from .._errors import PyptoxError
 from ..program._scope import Scope
 from ._limits import CODES, RINGS, Limits, show_bytes
-from ._needs import ALL_AND_MORE, NOTHING, RESOURCES, Needs, needs, open_entries, open_tasks, reclaimable
+from ._needs import (
+    ALL_AND_MORE,
+    NOTHING,
+    RESOURCES,
+    Needs,
+    heap_positions,
+    needs,
+    open_entries,
+    open_tasks,
+    reclaimable,
+)
 from ._smallest import smallest_heap, smallest_pool, smallest_window
 from ._submissions import Submissions
 
@@ -204,11 +214,35 @@ def _of_ring(work: Submissions, limits: Limits, name: str, task: int, need: int)
     elif behind and held - behind + asked <= usable:
         cause = "head-of-line pin"
         what += f"; {shown(behind)} behind it are free but cannot go before it"
+    if name == "heap" and held + asked <= capacity:
+        what += _in_pieces(work, ring, task, head, capacity)
     remedies = [grow, *_drains(work, limits, task, need)]
     return Deadlock(
         code, CODES[code], cause, name, ring, task, asked, held, capacity, enough, head, scope.label, behind, what,
         tuple(remedies),
     )  # fmt: skip
+
+
+def _in_pieces(work: Submissions, ring: int, task: int, head: int, capacity: int) -> str:
+    """Why a block does not fit although as many bytes are free: not in one piece, and a block does not straddle."""
+    tasks = work.on(ring)
+    size, first, last = work.bytes[tasks], int(work.place[head]), int(work.place[task]) - 1
+    end, free = heap_positions(size, capacity)
+    tail, top = int(free[first - 1]) if first else 0, int(end[last])
+    text = "; what is free is not in one piece: "
+    if top <= (tail // capacity + 1) * capacity:
+        return (
+            f"{text}{show_bytes(tail % capacity)} at its start, before {work.names[head]}, and "
+            f"{show_bytes(-top % capacity)} at its end, after {work.names[tasks[last]]}, and no block straddles the end"
+        )
+    begin = end[first : last + 1] - size[first : last + 1]
+    over = first + int(np.argmax(begin // capacity > tail // capacity))  # the first block of the new lap
+    between = tail + capacity - top
+    rest = capacity - int(size[first : last + 1].sum()) - between
+    return (
+        f"{text}{show_bytes(between)} after {work.names[tasks[last]]}, up to where it is taken back, and "
+        f"{show_bytes(rest)} at its end, left out before {work.names[tasks[over]]} and taken back with it"
+    )
 
 
 def _of(held: int, usable: int, name: str) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 from .._errors import PyptoxError
@@ -31,7 +32,10 @@ CODES = {
 """Errors of the orchestrator that are about capacities."""
 
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30}
+_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "tib": 2**40, "tb": 10**12, "t": 2**40}
+
+MOST = 2**56
+"""The largest capacity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +75,12 @@ class Limits:
                 values = values * RINGS if len(values) == 1 else values
                 if len(values) != RINGS:
                     raise PyptoxError(f"`{name}` must be one number, or one for each of {RINGS} rings; got {value}")
-            if any(type(v) is not int or v < 1 for v in values) or (name not in PER_RING and len(values) != 1):
-                raise PyptoxError(f"`{name}` must be whole numbers above 0; got {value}")
+            if any(type(v) is not int or not 1 <= v <= MOST for v in values):
+                raise PyptoxError(f"`{name}` must be whole numbers above 0, 2^56 at most; got {value}")
+            if name not in PER_RING and len(values) != 1:
+                raise PyptoxError(
+                    f"`{name}` is shared by the rings: not several whole numbers above 0 but one; got {value}"
+                )
             if name == "task_window" and any(v & (v - 1) or v < 2 for v in values):
                 raise PyptoxError(f"`task_window` must be powers of two, 2 at least; got {value}. Try 16384")
             changed[name] = values if name in PER_RING else values[0]
@@ -109,10 +117,19 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("1.5 GiB"), parse_bytes("64k")
     (1610612736, 65536)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
     if found is None or found.group(2).lower() not in _UNITS:
         raise PyptoxError(f"a size must be such as 256MiB, 4GiB or 1048576; got {text!r}")
-    return int(float(found.group(1)) * _UNITS[found.group(2).lower()])
+    size = Fraction(found.group(1)) * _UNITS[found.group(2).lower()]
+    if size.denominator != 1 or size > MOST:
+        raise PyptoxError(f"a size must be whole bytes, {MOST // 2**40:,} TiB at most; got {text!r}")
+    return int(size)
+
+
+def _parse_count(name: str, text: str) -> int:
+    if re.fullmatch(r"\s*\d{1,30}\s*", text, re.ASCII) is None or int(text) > MOST:
+        raise PyptoxError(f"`{name}` must be whole numbers without a unit, such as 16384; got {text!r}")
+    return int(text)
 
 
 def parse_limits(settings: Iterable[str], limits: Limits | None = None) -> Limits:
@@ -129,7 +146,7 @@ def parse_limits(settings: Iterable[str], limits: Limits | None = None) -> Limit
         name, equals, value = text.partition("=")
         if not equals or name not in known:
             raise PyptoxError(f"capacities are name=value with a name of {', '.join(known)}; got {text!r}")
-        parts = [parse_bytes(part) for part in value.split(",")]
+        parts = [parse_bytes(part) if name == "heap" else _parse_count(name, part) for part in value.split(",")]
         limits = limits.replace(**{name: parts[0] if len(parts) == 1 else parts})
     return limits
 

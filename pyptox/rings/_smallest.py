@@ -24,8 +24,9 @@ class Smallest:
     Attributes:
         limits: the smallest, one step of each: 1024 bytes, twice the slots, one entry. A ring without tasks has the
             least that a ring can have.
-        safe_heap: by ring, bytes from which *every* larger heap passes too. Where a wrap leaves a gap before the end of
-            the heap, a heap between the two may fail.
+        safe_heap: by ring, a bound: bytes from which every larger heap surely passes too. Where a wrap leaves a gap
+            before the end of the heap, a heap between the two may fail; often none does, and the least such size is not
+            looked for. In JSON it is ``safe_heap_bound``.
         exhaustive: for each ring whether every smaller heap was tried; otherwise only the one that is a step smaller.
     """
 
@@ -35,7 +36,7 @@ class Smallest:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
-        return {"limits": self.limits.to_dict(), "safe_heap": self.safe_heap, "exhaustive": self.exhaustive}
+        return {"limits": self.limits.to_dict(), "safe_heap_bound": self.safe_heap, "exhaustive": self.exhaustive}
 
 
 def smallest(work: Submissions) -> Smallest:

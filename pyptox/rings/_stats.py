@@ -1,11 +1,12 @@
 """Scope statistics: what each scope allocated, held at its worst, and left behind; from a run or from a capture."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ._boundary_rules import broken_rules
 from ._chart import heap_chart
 from ._limits import PER_RING, RINGS, Limits, show_bytes
 
@@ -116,6 +117,7 @@ class ScopeStats:
         dropped: boundaries that were lost.
         total: boundaries that there were.
         version: of the file that they are from.
+        lines: of that file, by boundary, from 1; empty for a simulated run.
     """
 
     limits: Limits
@@ -124,6 +126,7 @@ class ScopeStats:
     dropped: int = 0
     total: int = 0
     version: int = 6
+    lines: tuple[int, ...] = field(default=(), compare=False)
 
     def visits(self) -> list[Visit]:
         """Every visit, in the order of their ends; those without an end last."""
@@ -182,9 +185,14 @@ class ScopeStats:
         """Sites that were opened and not closed by a run that came to its end."""
         return [] if self.fatal else [site for site in self.sites() if site.open]
 
+    @property
+    def broken(self) -> list[str]:
+        """Boundaries that cannot be, as sentences (:mod:`pyptox.rings._boundary_rules`)."""
+        return broken_rules(self)
+
     def findings(self) -> list[str]:
         """What is wrong, or missing from the record."""
-        found = []
+        found = self.broken
         if self.fatal:
             inside = ", ".join(dict.fromkeys(site.site for site in self.sites() if site.open))
             found.append("the run ended with an error" + (f", inside {inside}" if inside else ""))

@@ -68,7 +68,10 @@ def _simulated(
     from .. import program as pp
     from ..chip import simulate
 
-    machine, variant = on_die(preset(die), die), qwen.variant_named(step).replace(**dict(changes))
+    asked = dict(changes)
+    if "early" in asked:
+        asked["early"] = qwen.Early() if asked["early"] else qwen.Early.none()
+    machine, variant = on_die(preset(die), die), qwen.variant_named(step).replace(**asked)
     config = qwen.Config(layers=layers)
     if whole:
         program, specs = qwen.decode_program(config, variant, "bf16"), qwen.decode_specs(config, "bf16", lengths)

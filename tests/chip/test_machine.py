@@ -388,4 +388,4 @@ def test_every_constant_has_a_source():
 def test_buckets_grow():
     sizes = [bucket(n) for n in range(1, 5000)]
     assert sizes == sorted(sizes)
-    assert all(n <= size <= max(64, 1.5 * n) for n, size in enumerate(sizes, 1))
+    assert all(n <= size <= max(256, 1.5 * n) for n, size in enumerate(sizes, 1))

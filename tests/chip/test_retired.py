@@ -100,7 +100,7 @@ def test_a_window_keeps_the_graph_small_and_what_is_simulated_the_same():
 
 
 def test_a_window_below_one_task_is_refused():
-    with pytest.raises(px.PyptoxError, match="`retired_after` must be at least 1"):
+    with pytest.raises(px.PyptoxError, match="`retired_after` must be 1 or more"):
         pp.graph(chain, retired_after=0)
 
 

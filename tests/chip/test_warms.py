@@ -172,3 +172,11 @@ def test_what_no_warm_can_be_is_refused():
         chip.Sdma(shared_byte_us=1e-9)
     with pytest.raises(PyptoxError, match="must state what its blocks move"):
         chip.with_warms(chip.Workload.of(["AIC"], [1], [1.0], [[]]), [], hbm_byte_us=0.0)
+
+
+@pytest.mark.parametrize("fractions", [[1.1] * 3, [-0.1] * 3, [np.nan] * 3, [0.5] * 2, [0.5] * 4, 0.5])
+def test_fractions_are_one_for_each_region_and_none_beyond_it(fractions):
+    warms = chip.Warms.of([[(0, 1.0), (1, 0.5)], [], [(2, 0.25)]])
+    assert warms.with_fractions([0.0, 1.0, 0.5]).fractions().tolist() == [0.0, 1.0, 0.5]
+    with pytest.raises(PyptoxError, match="`fractions` must be 3 numbers from 0 to 1"):
+        warms.with_fractions(fractions)

@@ -81,7 +81,7 @@ def test_to_odd_takes_the_largest_value_beyond_it():
         (lambda: pr.cast(1.0, "bf16", "stochastic"), "`key` needs .*; got None"),
         (
             lambda: pr.cast(1.0, "bf16", key=jax.random.key(0)),
-            "`key` is for stochastic rounding only; got one with 'nea",
+            "`key` is for stochastic rounding only; got one with",
         ),
         (lambda: pr.cast(1.0, "bf16", saturate="x"), "`saturate` must be True, False or None; got 'x'"),
         (lambda: pr.cast(1.0, "bf16", saturate=1), "`saturate` must be True, False or None; got 1"),
@@ -96,6 +96,30 @@ def test_what_cast_cannot_take(call, message):
 
 
 # --------------------------------------------------------------------------------------------------------- quantisers
+@pytest.mark.parametrize("per", ["tensor", "token", "channel"])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_scales_and_values_are_those_of_float32_arithmetic(per, jitted):
+    axis = {"tensor": None, "token": -1, "channel": 0}[per]
+    x = (np.random.default_rng(5).standard_normal((64, 96)) * 3).astype(np.float32)
+    amax = np.maximum(np.abs(x).max(axis, keepdims=True), np.float32(1e-4))
+    scale = amax / np.float32(127)
+
+    def quantized(x):
+        return pr.quantize(x, per=per), pr.quantize(x, per=per, symmetric=False)
+
+    even, uneven = (jax.jit(quantized) if jitted else quantized)(x)
+    low, high = np.minimum(x.min(axis, keepdims=True), 0), np.maximum(x.max(axis, keepdims=True), 0)
+    step = (high - low) / np.float32(255)
+    zero = np.round(np.float32(-128) - low / step)
+    if not jitted:  # inside a caller's jit a division by a constant may still become a product
+        np.testing.assert_array_equal(np.asarray(even.scale), scale)
+        np.testing.assert_array_equal(np.asarray(uneven.scale), step)
+    scale, step = np.asarray(even.scale), np.asarray(uneven.scale)
+    np.testing.assert_array_equal(np.asarray(even.values), np.clip(np.round(x / scale), -128, 127))
+    np.testing.assert_array_equal(np.asarray(uneven.zero), zero)
+    np.testing.assert_array_equal(np.asarray(uneven.values), np.clip(np.round(x / step) + zero, -128, 127))
+
+
 @pytest.mark.parametrize("per", ["tensor", "token", "channel"])
 def test_a_range_beyond_float32_has_a_scale(per):
     top = np.finfo(np.float32).max
@@ -250,7 +274,7 @@ def test_indices_are_integers():
         (lambda: pr.attribute(SOFTMAX, X, functional=lambda a, b: [np.ones(3)]), "`functional` .* got shapes"),
         (
             lambda: pr.attribute(SOFTMAX, X, functional=lambda a, b: [a[0] * np.nan]),
-            "`functional` .* got some that are",
+            "`functional` .* got some",
         ),
         (lambda: pr.what_if(SOFTMAX, X, changes=["x"]), "`changes` must be Widen, Round or Configure; got 'x'"),
         (lambda: pr.what_if(SOFTMAX, X, changes=pr.Widen("a:1")), "`changes` must be a list"),
@@ -293,12 +317,12 @@ def test_a_walk_that_compares_nothing_does_not_pass():
         ([pr.Stage(first.name, first.inputs, {})], "`candidate` must hold an output"),
         (
             [pr.Stage(first.name, {}, {"zz": out})],
-            f"`candidate` has the output 'zz' of {first.name}, whose outputs are out",
+            "has the output 'zz' of t0 a, whose outputs are out",
         ),
         ([pr.Stage(first.name, {"out": out}, first.outputs)], "has the input 'out' of .* whose inputs are a, b"),
         (
             [pr.Stage(first.name, {}, {"out": out[:3]})],
-            r"`out` of the candidate's t0 a must be bfloat16\[16, 32\]; got",
+            r"`out` of the candidate's t0 a must be bfloat16\[16, 32\]",
         ),
         ([pr.Stage(first.name, {}, {"out": out.astype("f4")})], "must be bfloat16"),
         ([pr.Stage(first.name, {}, {"out": "x"})], "must be bfloat16"),
@@ -322,5 +346,6 @@ def test_a_replay_takes_no_seed(tmp_path):
     assert pr.examine(SOFTMAX, specs, {}, replay=tmp_path / "kept").seed == 3
     with pytest.raises(PyptoxError, match="`seed` is of inputs that are drawn"):
         pr.examine(SOFTMAX, specs, {}, seed=5, replay=tmp_path / "kept")
+    specs = {"x": px.spec((16, 32), "bf16"), "w": px.spec((32, 32), "bf16")}
     with pytest.raises(PyptoxError, match="`seed` is of inputs that are drawn"):
-        pr.examine_program(twice, {"x": px.spec((16, 32)), "w": px.spec((32, 32))}, seed=5, replay=tmp_path / "kept")
+        pr.examine_program(twice, specs, seed=5, replay=tmp_path / "kept")

@@ -165,7 +165,7 @@ def test_a_control_argument_takes_other_values_without_compiling_again():
         np.testing.assert_allclose(pp.reference(shared_out, x, w, px.control(rows)), expected, rtol=1e-12)
         kinds = px.spec(x.shape, "fp32"), px.spec(w.shape, "fp32"), px.control([0, 0, 0])
         function = function or _compiled(shared_out, kinds, None, (), True, None)[0]
-        assert function._cache_size() == 1  # type: ignore[attr-defined]
+        assert function.compilations == 1  # type: ignore[attr-defined]
     with pytest.raises(px.KernelError, match="sum to 9"):
         pp.run(shared_out, x, w, px.control([4, 4, 1]))
 

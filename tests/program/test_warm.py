@@ -66,6 +66,22 @@ def test_what_cannot_be_warmed_is_refused_with_the_reason():
     refused(lambda x, w, n, y: pp.warm(), match="got none")
     refused(lambda x, w, n, y: pp.warm(w, context=9), match="`context` must be 0 to 3")
     refused(lambda x, w, n, y: pp.warm(w, deps=[n]), match="`deps` expects tasks")
+    half: Any = 0.5
+    refused(lambda x, w, n, y: pp.warm(w, context=half), match="`context` must be 0 to 3, an integer; got 0.5")
+    number: Any = 7
+    refused(lambda x, w, n, y: pp.warm(w, name=number), match="`name` must be a text")
+    refused(lambda x, w, n, y: pp.warm(w[0], w[0]), match="each region once")
+    refused(lambda x, w, n, y: pp.warm(w[1], w), match="each region once")
+
+
+def test_an_index_that_is_data_is_refused_wherever_it_is_used():
+    for index in (lambda n: n, lambda n: (0, n), lambda n: slice(n, None), lambda n: slice(0, n[0])):
+        refused(
+            lambda x, w, n, y, index=index: pp.warm(w[index(n)]), match="by data cannot be a view, and cannot be warm"
+        )
+        refused(lambda x, w, n, y, index=index: pp.submit(kernels.matmul, x, w[index(n)]), match="got `n`, a tensor")
+    refused(lambda x, w, n, y: w[0.5], match="must be integers and slices, known when the program is built; got float")
+    refused(lambda x, w, n, y: w["a":], match="must be integers and slices")
 
 
 def test_whole_rows_may_be_warmed():

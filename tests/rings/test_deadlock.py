@@ -1,6 +1,7 @@
 """Deadlocks are named with their cause and the runtime's code; what is said to help, helps; smallest is smallest."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -186,6 +187,63 @@ def test_the_smallest_capacities_pass_and_one_step_less_fails(random_submissions
         assert rings.deadlock(work, least.replace(scope_tasks=least.scope_tasks - 1)) is not None
 
 
+def in_turn(sizes, spans) -> Submissions:
+    """Blocks on ring 1, some of them in a scope of their own that closes early."""
+    scopes = [Scope(0, "auto", 0, "p.py:1", 0, len(sizes))]
+    scopes += [Scope(n + 1, "auto", 1, f"p.py:{n + 2}", *span) for n, span in enumerate(spans)]
+    return Submissions.of([size * KIB for size in sizes], scopes=scopes)
+
+
+def test_a_heap_with_room_in_pieces_says_where_they_are():
+    limits = Limits().replace(heap=8 * KIB)
+    found = rings.deadlock(in_turn([3, 3, 4], [(0, 1), (1, 3)]), limits)
+    assert found is not None
+    assert (found.task, found.asked, found.held) == (2, 4 * KIB, 3 * KIB)
+    assert (
+        "what is free is not in one piece: 3 KiB at its start, before t1, and 2 KiB at its end, after t1, and no block "
+        "straddles the end"
+    ) in found.what
+    found = rings.deadlock(in_turn([4, 3, 3, 2], [(0, 1), (1, 4)]), limits)
+    assert found is not None
+    assert found.held + found.asked == 8 * KIB
+    assert (
+        "1 KiB after t2, up to where it is taken back, and 1 KiB at its end, left out before t2 and taken back"
+        in found.what
+    )
+    short = rings.deadlock(in_turn([4, 4, 4], [(0, 3)]), limits)
+    assert short is not None
+    assert "one piece" not in short.what
+
+
+def test_an_empty_heap_starts_over_wherever_it_is_parked():
+    work = in_turn([6, 7, 1], [(0, 1), (1, 3)])  # 7 KiB neither after nor before 6, but all of them once that is gone
+    assert rings.passes(work, Limits().replace(heap=8 * KIB))
+    run = rings.orchestrate(work, [5.0] * 3, [1.0] * 3, Limits().replace(heap=8 * KIB))
+    assert run.deadlock is None
+    assert run.stalls["heap"][1] > 0
+    assert run.peak["heap"][1] == 8 * KIB  # nothing left out: what the place it was parked at took is free again
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_pieces_of_a_stuck_heap_are_smaller_than_what_is_asked_and_all_that_is_free(data):
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=2, max_size=12))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sizes) - 1), max_size=4)))
+    spans = list(zip([0, *cuts], [*cuts, len(sizes)], strict=True))
+    capacity = data.draw(st.integers(6, 12)) * KIB
+    found = rings.deadlock(in_turn(sizes, spans), Limits().replace(heap=capacity))
+    if found is None or found.held + found.asked > capacity:
+        return
+    text = found.what.partition("in one piece: ")[2]
+    pieces = [
+        int(float(size) * (KIB if unit == "KiB" else 1)) for size, unit in re.findall(r"([\d.]+) (KiB|B)\b", text)
+    ]
+    assert len(pieces) == 2
+    assert pieces[0] < found.asked  # the other one may be large enough, but is taken back only later
+    assert "taken back" in text or pieces[1] < found.asked
+    assert sum(pieces) == capacity - found.held
+
+
 def test_a_heap_of_odd_sizes_is_searched_by_halves(monkeypatch):
     from pyptox.rings import _smallest
 
@@ -232,7 +290,8 @@ def test_a_program_says_what_it_submits():
         ({"heap": [1, 2]}, "one for each of 4 rings"),
         ({"heap": 0}, "whole numbers above 0"),
         ({"task_window": 1000}, "powers of two"),
-        ({"tensormap": [1, 2, 3, 4]}, "whole numbers above 0"),
+        ({"tensormap": [1, 2, 3, 4]}, "`tensormap` is shared by the rings"),
+        ({"heap": 2**60}, "2\\^56 at most"),
     ],
 )
 def test_capacities_that_cannot_be(changes, message):
@@ -244,6 +303,20 @@ def test_capacities_as_text():
     parsed = rings.parse_limits(["heap=1GiB,2GiB,256MiB,64k", "task_window=64"])
     assert parsed.heap == (2**30, 2**31, 2**28, 2**16)
     assert parsed.task_window == (64,) * 4
-    for wrong in ("heap", "heap=big", "stack=3", "heap=1,2"):
+    assert rings.parse_limits(["heap=0.5TiB"]).heap == (2**39,) * 4
+    for wrong in ("heap", "heap=big", "stack=3", "heap=1,2", "heap=0.3", "heap=1_000"):
         with pytest.raises(PyptoxError):
             rings.parse_limits([wrong])
+
+
+@pytest.mark.parametrize("name", ["task_window", "dep_pool", "tensormap", "scope_tasks"])
+@pytest.mark.parametrize("value", ["4.5", "4KiB", "4B", "1e3", "", "-4", "1_024"])
+def test_counts_are_whole_and_have_no_unit(name, value):
+    with pytest.raises(PyptoxError, match=f"`{name}` must be whole numbers without a unit"):
+        rings.parse_limits([f"{name}={value}"])
+
+
+@pytest.mark.parametrize("size", ["99999999999999999999TiB", "100000TiB", "1.0001", "0.3B"])
+def test_a_size_is_whole_bytes_and_not_beyond_all_bounds(size):
+    with pytest.raises(PyptoxError, match="a size must be whole bytes, 65,536 TiB at most"):
+        rings.parse_limits([f"heap={size}"])

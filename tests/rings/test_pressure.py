@@ -183,6 +183,18 @@ def test_the_command_solves(capsys):
     assert "no capacity passes" in out
 
 
+def test_a_safe_heap_is_said_to_be_a_bound(capsys):
+    layers = f"{Path(MLP).parent / 'layers.py'}:layers"
+    code, out, _ = run(capsys, "rings", layers, "layers=8", "--solve")
+    assert code == 0
+    assert "; surely all from " in out
+    code, out, _ = run(capsys, "rings", layers, "layers=8", "--solve", "--json")
+    least = json.loads(out)["solved"]["smallest"]
+    assert "safe_heap" not in least
+    assert all(bound >= heap for bound, heap in zip(least["safe_heap_bound"], least["limits"]["heap"], strict=True))
+    assert least["safe_heap_bound"] != least["limits"]["heap"]
+
+
 def test_bad_input_is_a_message(capsys, tmp_path):
     for arguments, message in (
         (("rings",), "`PROGRAM` or `--capture`"),
@@ -190,6 +202,14 @@ def test_bad_input_is_a_message(capsys, tmp_path):
         (("rings", MLP, "--caps", "task_window=100"), "powers of two"),
         (("rings", "--capture", str(tmp_path / "none.jsonl")), "is neither"),
         (("rings", MLP, "--capture", str(tmp_path)), "does not go with PROGRAM"),
+        (("rings", MLP, "--memory", "1GiB"), "`--memory` is about what --solve finds; got it without --solve"),
+        (("rings", MLP, "--added-time", "0.1"), "`--added-time` is about what --solve finds; got it without --solve"),
+        (("rings", MLP, "--solve", "--memory", "0"), "`memory` must be 1 or more"),
+        (("rings", MLP, "--solve", "--added-time", "nan"), "`added_time` must be a share"),
+        (("rings", MLP, "--solve", "--added-time", "-1"), "`added_time` must be a share"),
+        (("rings", "--capture", str(tmp_path), "--memory", "1GiB"), "does not go with --memory"),
+        (("rings", "--capture", str(tmp_path), "--added-time", "0"), "does not go with --added-time"),
+        (("rings", "--capture", str(tmp_path), "--hardware", "a5"), "does not go with --hardware"),
     ):
         code, out, err = run(capsys, *arguments)
         assert (code, out) == (2, "")
