@@ -579,6 +579,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(args=arguments, prog_name="pyptox", standalone_mode=False)
     except _UsageError as error:
         sys.exit(_refused(error))
+    except typer.Abort:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     except (PyptoxError, ValueError, OSError, ModuleNotFoundError) as error:
         given = sys.argv[1:] if arguments is None else arguments
         print(f"error: {_option_of(error, given)}{error}", file=sys.stderr)
@@ -586,7 +589,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code or 0)
 
 
-_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What typer raises for a command line that it cannot read."""
 
 
