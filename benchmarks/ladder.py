@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.qwen3_14b import LADDER, PUBLISHED, Config, Measured
+from pyptox.hardware import a2a3
 
 from .decode import Prediction, predict, predict_layer
 
@@ -16,6 +17,9 @@ ACTORS = {
     "retirement": ("complete_us", "complete_each_us", "fin_us", "poll_us"),
 }
 """Constants of the scheduler by who spends them."""
+
+PUBLISHED_CONTEXTS = range(3338, 3359)
+"""Keys of a request in the published steps."""
 
 SHOWN = 6
 """Parts of a step that are listed; the rest is one line."""
@@ -48,8 +52,15 @@ class LadderStep:
         return dict(sorted(_by_actor(self.layer.attribution).items(), key=lambda item: -item[1]))
 
     def to_dict(self) -> dict[str, Any]:
-        own = {"ends_us": self.ends_us, "whole_step_us": self.step_us, "parts": self.parts}
-        return self.layer.to_dict() | own | {"published": [vars(measured) for measured in self.published]}
+        return {
+            "variant": self.layer.variant,
+            "layer": self.layer.to_dict(),
+            "layers": self.layers,
+            "ends_us": self.ends_us,
+            "step_us": self.step_us,
+            "parts": self.parts,
+            "published": [vars(measured) for measured in self.published],
+        }
 
 
 def _by_actor(attribution: Mapping[str, float]) -> dict[str, float]:
@@ -68,7 +79,7 @@ def ladder(*, config: Config | None = None, batch: int = 16, context: int = 3338
         ModelError: as :func:`benchmarks.decode.predict`.
     """
     config, steps = config or Config(), []
-    published = PUBLISHED if settings.get("dtype", "bf16") == "bf16" else {}  # of bf16 all of them
+    published = _comparable(config, batch, context, settings)
     for variant in LADDER:
         window = min(batch, variant.rows)
         whole = predict(variant, config=dataclasses.replace(config, layers=1), batch=batch, context=context, **settings)
@@ -77,6 +88,19 @@ def ladder(*, config: Config | None = None, batch: int = 16, context: int = 3338
         ends = whole.step_us - windows * layer.step_us
         steps.append(LadderStep(layer, ends, windows * config.layers, published.get(variant.name, ())))
     return steps
+
+
+def _comparable(
+    config: Config, batch: int, context: int, settings: Mapping[str, Any]
+) -> dict[str, tuple[Measured, ...]]:
+    """The measurements that were made with what is asked for: the whole model, or a layer of it, on its chip."""
+    chip = settings.get("hardware")
+    same = settings.get("dtype", "bf16") == "bf16" and batch == 16 and context in PUBLISHED_CONTEXTS
+    same &= chip is None or chip.name == a2a3().name
+    if not same or dataclasses.replace(config, layers=Config().layers) != Config():
+        return {}
+    whole = config.layers == Config().layers
+    return {name: tuple(m for m in each if whole or m.what == "layer_us") for name, each in PUBLISHED.items()}
 
 
 def ladder_table(steps: Sequence[LadderStep]) -> str:
@@ -92,6 +116,10 @@ def ladder_table(steps: Sequence[LadderStep]) -> str:
             f"{s.layer.variant:<20} {s.layer.step_us:>9.1f} {change:>8} {s.layer.tasks:>6} {s.layer.edges:>7} "
             f"{s.step_us / 1000:>8.2f}  {next(iter(s.parts)):<22} {published}"
         )
+    lines += [
+        "",
+        "a step is its layers, each as long as by itself, and its ends; `bench --variant` simulates them together",
+    ]
     for before, s in itertools.pairwise([None, *steps]):
         assert s is not None
         lines += ["", *_account(before, s)]

@@ -31,6 +31,12 @@ class Projection:
     tiles: int = 0
     wave: int = 0
 
+    def __post_init__(self) -> None:
+        for name, least in (("n", 1), ("k", 1), ("splits", 1), ("stages", 1), ("tiles", 0), ("wave", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ModelError(f"`{name}` of a projection must be {least} or more, an integer; got {value!r}")
+
     def parts(self, columns: int) -> list[tuple[int, int]]:
         """First column and one past the last of each task's output.
 
@@ -141,6 +147,9 @@ class Variant:
     def __post_init__(self) -> None:
         if self.attention not in ATTENTION:
             raise ModelError(f"`attention` must be one of {', '.join(ATTENTION)}; got {self.attention!r}")
+        for name in ("rows", "columns"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"`{name}` must be 1 or more; got {getattr(self, name)!r}")
         if not 1 <= self.row_steps <= self.rows:
             raise ModelError(f"`row_steps` must be 1 to the {self.rows} rows of a window; got {self.row_steps!r}")
         if self.pages not in (0, 1, 2):
