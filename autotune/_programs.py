@@ -23,6 +23,9 @@ FINALISTS = 3
 ALIKE = 1e-3
 """Share of the time that is not worth a change."""
 
+IDLE = 64
+"""Restarts in a row without a configuration that was not simulated before, after which a search ends."""
+
 KICK = 3
 """Parameters that a restart draws anew."""
 
@@ -93,9 +96,12 @@ def tune_program(
         raise PyptoxError(f"`start` must be legal; {scores.refused[first]}")
     rng = np.random.default_rng(seed)
     best = _descend(scores, first, acts_on)
-    while not scores.spent:
+    idle = 0  # restarts that met nothing new: the space may be smaller than the budget
+    while not scores.spent and idle < IDLE:
+        before = len(scores.order)
         again = _descend(scores, _kicked(space, best, rng), acts_on)
         best = min(best, again, key=scores)
+        idle = 0 if len(scores.order) > before else idle + 1
     if prefetch:
         best = _with_warms(scores, (best, first), prefetch, evaluations, acts_on)
     searched, curve = len(scores.order), scores.curve()
