@@ -2,18 +2,22 @@
 
 import dataclasses
 import itertools
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import autotune
 import pyptox as px
 from pyptox import chip, rings
 from pyptox import program as pp
 from pyptox.chip._oracle import oracle
 from pyptox.chip._run import run
+from pyptox.cli import main
 from pyptox.rings import Limits, Storage, Submissions
 
 KIB = 1024
@@ -223,3 +227,58 @@ def test_warms_are_submitted_to_rings_too():
     assert back is not None
     assert back.work.holds == [tuple(each) for each in found.storage.work.holds]  # type: ignore[union-attr]
     assert back.work.scopes == found.storage.work.scopes  # type: ignore[union-attr]
+
+
+LAYERS = str(Path(__file__).resolve().parents[2] / "docs/programs/layers.py:layers")
+
+
+def test_commands_take_capacities_and_tell_of_waits_and_deadlocks(capsys):
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([*arguments[:1], LAYERS, *arguments[1:]])
+        shown = capsys.readouterr()
+        return int(stop.value.code or 0), shown.out, shown.err
+
+    code, out, _ = command("simulate", "--caps", "heap=384KiB", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["rings"]["stall_us"] > 100
+    assert {wait["resource"] for wait in told["rings"]["waits"]} == {"heap"}
+    assert sum(told["attribution"].values()) == pytest.approx(told["makespan_us"])
+    code, out, _ = command("explain", "--caps", "heap=384KiB")
+    assert code == 0
+    assert "rings: 7 submissions waited" in out
+    assert "heap of ring 1, held by" in out
+    code, out, _ = command("what-if", "--caps", "heap=256KiB", "--json")
+    changed = json.loads(out)
+    assert code == 0
+    assert changed["before"]["rings"]["stall_us"] == 0 < changed["after"]["rings"]["stall_us"]
+    assert changed["edits"][0].startswith("rings: heap 256 KiB")
+    code, _, err = command("simulate", "--caps", "heap=200KiB")
+    assert code == 1
+    assert "HEAP_RING_DEADLOCK (2): heap too small" in err
+    assert "heap of ring 1: 224 KiB" in err
+    code, _, err = command("simulate", "--caps", "stack=3")
+    assert code == 2
+    assert "capacities are name=value" in err
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", "matmul", "--m", "16", "--caps", "heap=1KiB"])
+    assert stop.value.code == 2
+    assert "belongs to a program" in capsys.readouterr().err
+
+
+def test_a_tuner_refuses_what_comes_to_a_deadlock():
+    def build(values):
+        def turns(x, y):
+            for _ in pp.loop(range(2)):
+                made = [pp.submit(px.kernels.residual_add, x, y, m=16, n=256) for _ in range(values["parts"])]
+                pp.submit(px.kernels.residual_add, made[-1], y, out=x, m=16, n=256)
+            return x
+
+        program = pp.Program(turns, "turns", ("x", "y"))
+        return pp.graph(program, px.spec((2048, 8192), "fp32"), px.spec((2048, 8192), "fp32"))  # 64 MiB each
+
+    space = autotune.Space(parts=autotune.Choice(3, 6))
+    found = autotune.tune_program(build, space, start={"parts": 3}, evaluations=4)
+    assert dict(found.best.config) == {"parts": 3}
+    assert any("HEAP_RING_DEADLOCK" in why for why in found.refused)
