@@ -567,6 +567,8 @@ def bench(
     if sum((ladder, decode_steps != 1, out is not None)) > 1:
         raise ValueError("`--ladder`, `--decode-steps` and `--out` exclude each other; got more than one")
     if ladder:
+        if variant != "device-sampling" or config is not None:
+            raise ValueError("`--ladder` is of every variant; got --variant or --config too. Leave it out")
         return bench_ladder(asked, as_json)
     if decode_steps != 1:
         return bench_growing(asked, decode_steps, as_json)

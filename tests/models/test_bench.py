@@ -221,6 +221,7 @@ def test_a_variant_from_a_file(capsys, tmp_path):
         (["qwen3-14b", "--decode-steps", "0"], "`decode-steps` must be at least 1"),
         (["qwen3-14b", "--context", "40960", "--decode-steps", "2"], "must be at most 40959 for 2 steps"),
         (["qwen3-14b", "--ladder", "--decode-steps", "2"], "exclude each other"),
+        (["qwen3-14b", "--ladder", "--variant", "spmd"], "`--ladder` is of every variant"),
     ],
 )
 def test_bad_input(capsys, arguments, message):
