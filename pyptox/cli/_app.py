@@ -21,20 +21,19 @@ from ._options import (
     Json,
     K,
     KernelName,
+    KernelOptions,
+    KernelOrProgram,
     M,
     N,
     Out,
     Problem,
     Repeated,
     Seed,
-    Settings,
     Sizes,
-    Stages,
     Sync,
-    Tile,
     about_a_kernel,
     is_a_place,
-    problem_of,
+    perhaps_about_a_kernel,
     show,
 )
 from ._simulations import explain_capture, explain_program, graph, not_with_capture, simulate, what_if
@@ -136,20 +135,11 @@ def tune(
 
 
 @app.command()
+@perhaps_about_a_kernel
 def explain(
-    what: Annotated[
-        str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
-    ] = None,
+    options: KernelOptions,
+    what: KernelOrProgram = None,
     sizes: Sizes = None,
-    m: M = 0,
-    n: N = 0,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    inputs: Inputs = None,
-    groups: Groups = 8,
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
     sync: Sync = "manual",
     hardware: Chip = "a2a3",
     capture: CaptureFolder = None,
@@ -166,11 +156,8 @@ def explain(
     if (what is None) == (capture is None):
         raise ValueError("`explain` needs a kernel, a program (FILE.py:NAME) or --capture DIR, one of them")
     if what is None or is_a_place(what):
-        _refuse_of_a_kernel(
-            "a recorded run" if what is None else f"the program {what}, whose sizes are NAME=VALUE",
-            {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--stages": stages is not None}
-            | {"--set": settings, "--dtype": dtype != "bf16", "--groups": groups != 8, "--sync": sync != "manual"},
-        )
+        kind = "a recorded run" if what is None else f"the program {what}, whose sizes are NAME=VALUE"
+        options.refuse(kind, {"--sync": sync != "manual"})
     if caps and (what is None or not is_a_place(what)):
         raise ValueError(f"`--caps` belongs to a program; got {caps[0]!r} without one. Leave it out")
     if capture is not None:
@@ -189,25 +176,15 @@ def explain(
         raise ValueError(
             f"`SIZE=VALUE`, --repeated and --out belong to a program; {what!r} is a kernel, which takes --m, --k, --n"
         )
-    problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
-    return show(explain_cost(*problem, preset(hardware), Options(warm=4, sync=sync)), as_json)
+    return show(explain_cost(*options.problem(what), preset(hardware), Options(warm=4, sync=sync)), as_json)
 
 
 @app.command()
+@perhaps_about_a_kernel
 def check(
-    what: Annotated[
-        str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
-    ] = None,
+    options: KernelOptions,
+    what: KernelOrProgram = None,
     sizes: Sizes = None,
-    m: M = 0,
-    n: N = 0,
-    k: K = 0,
-    dtype: Dtype = "bf16",
-    inputs: Inputs = None,
-    groups: Groups = 8,
-    tile: Tile = "",
-    stages: Stages = None,
-    settings: Settings = None,
     seed: Seed = 0,
     hardware: Chip = "a2a3",
     gate: Annotated[
@@ -240,23 +217,11 @@ def check(
             raise ValueError(
                 f"`SIZE=VALUE` and --capture belong to a program; {what!r} is a kernel, which takes --m, --k, --n"
             )
-        problem = problem_of(what, m, n, k, dtype, inputs, groups, tile, stages, settings)
-        return check_kernel(problem, asked)
-    _refuse_of_a_kernel(
-        f"{what!r} is a program, whose sizes are NAME=VALUE",
-        {"--m": m, "--n": n, "--k": k, "--input": inputs, "--tile": tile, "--set": settings}
-        | {"--stages": stages is not None, "--dtype": dtype != "bf16", "--groups": groups != 8},
-    )
+        return check_kernel(options.problem(what), asked)
+    options.refuse(f"the program {what}, whose sizes are NAME=VALUE")
     return (
         check_program(what, sizes or [], asked) if capture is None else check_capture(what, sizes or [], capture, asked)
     )
-
-
-def _refuse_of_a_kernel(kind: str, given: dict[str, Any]) -> None:
-    """Raise where an option of a kernel is given with something else."""
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
 
 
 def _reads_as(name: str, value: float) -> str:

@@ -3,13 +3,17 @@
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 KernelName = Annotated[str, typer.Argument(metavar="KERNEL", help="Such as matmul, flash_attention, rms_norm.")]
+KernelOrProgram = Annotated[
+    str | None, typer.Argument(metavar="[KERNEL|PROGRAM]", help="Such as matmul, or FILE.py:NAME of an @program.")
+]
 M = Annotated[int, typer.Option("--m", help="Rows of the output.")]
 K = Annotated[int, typer.Option("--k", help="Length of the reduction, or head size of attention.")]
 N = Annotated[int, typer.Option("--n", help="Columns of the output.")]
@@ -74,16 +78,55 @@ def problem_of(
     return chosen, specs, chosen.configuration(given_values(chosen, tile, stages, settings or []))
 
 
+_NAMES = tuple(inspect.signature(problem_of).parameters)
+
+SPELT = {"inputs": "--input", "settings": "--set"}
+"""Options that may be repeated; the others are called as their parameters."""
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What :func:`problem_of` takes besides the kernel, as it was given."""
+
+    given: Mapping[str, Any]
+
+    def problem(self, kernel: str) -> Problem:
+        """The problem of a kernel with these options."""
+        return problem_of(kernel, **self.given)
+
+    def refuse(self, kind: str, also: Mapping[str, Any] | None = None) -> None:
+        """Raise where one of them is given with something else than a kernel, or one of ``also`` is true."""
+        asked = inspect.signature(problem_of).parameters
+        changed = [name for name, value in self.given.items() if value != asked[name].default and value != []]
+        idle = [SPELT.get(name, f"--{name}") for name in changed]
+        idle += [name for name, value in (also or {}).items() if value]
+        if idle:
+            raise ValueError(f"`{idle[0]}` belongs to a kernel; got it with {kind}. Leave it out")
+
+
 def about_a_kernel(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose ``problem`` is given by the options of :func:`problem_of`."""
-    asked = inspect.signature(problem_of).parameters
-    own = {n: p for n, p in inspect.signature(command).parameters.items() if n != "problem"}
+    return _spread(command, "problem", lambda given: problem_of(**given), _NAMES)
+
+
+def perhaps_about_a_kernel(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose ``options`` are those of :func:`problem_of`, for what may be a kernel."""
+    return _spread(command, "options", KernelOptions, _NAMES[1:])
+
+
+def _spread(
+    command: Callable[..., None], argument: str, made_of: Callable[[dict[str, Any]], Any], names: Sequence[str]
+) -> Callable[..., None]:
+    """A command with these parameters of :func:`problem_of` in the place of ``argument``, which is made of them."""
+    asked = [inspect.signature(problem_of).parameters[name] for name in names]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(problem_of(**{name: given.pop(name) for name in asked}), **given)
+        command(**{argument: made_of({name: given.pop(name) for name in names})}, **given)
 
-    parameters = [*asked.values(), *own.values()]
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += asked if name == argument else [parameter]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
